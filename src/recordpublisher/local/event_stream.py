@@ -28,6 +28,23 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
     return body + crc32(body).to_bytes(4, "big")
 
 
+def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
+    """Return headers and payload of one whole frame with string headers; None when it is cut or a checksum is wrong."""
+    if len(frame) < _OVERHEAD or _PRELUDE.unpack_from(frame)[0] != len(frame):
+        return None
+    if crc32(frame[:-4]).to_bytes(4, "big") != frame[-4:]:
+        return None
+    end = _PRELUDE.size + 4 + _PRELUDE.unpack_from(frame)[1]
+    headers, at = {}, _PRELUDE.size + 4
+    while at < end:
+        name_end = at + 1 + frame[at]
+        value_start = name_end + 3
+        value_end = value_start + int.from_bytes(frame[name_end + 1 : value_start], "big")
+        headers[frame[at + 1 : name_end].decode()] = frame[value_start:value_end].decode()
+        at = value_end
+    return headers, frame[end:-4]
+
+
 def event(kind: str, payload: bytes) -> bytes:
     """Return an event frame; botocore expects an `initial-response` before the first `SubscribeToShardEvent`."""
     return frame(

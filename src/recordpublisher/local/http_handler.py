@@ -1,4 +1,4 @@
-"""AWS JSON 1.1 over HTTP: decodes a request, dispatches it, encodes the response."""
+"""AWS JSON 1.1 and CBOR 1.1 over HTTP: decodes a request, dispatches it, encodes the response."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -13,8 +13,8 @@ from .event_writer import write_events
 from .operations.table import OPERATIONS
 from .sigv4 import check_signature
 from .streams.account import Account
+from .wire_formats import JSON, WireFormat, format_of
 
-CONTENT_TYPE = "application/x-amz-json-1.1"
 TARGET_PREFIX = "Kinesis_20131202."
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
 
@@ -36,22 +36,25 @@ class HttpHandler:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Handle one request."""
         headers = self._headers()
-        body = await request.read()
+        received = await request.read()
+        wire = JSON
         try:
-            operation = self._operation(request, body)
+            wire = format_of(request.headers.get("Content-Type", ""))
+            operation = self._operation(request, received)
+            body = wire.to_json(received)
             if operation == "SubscribeToShard":
                 subscription = await self._dispatcher.subscribe(body)
-                stream = _HttpResponseStream(request, headers)
+                stream = _HttpResponseStream(request, headers, wire)
                 await write_events(subscription, stream, self._account)
                 return stream.response
             response = await self._dispatcher.call(operation, body)
         except ApiError as error:
-            return _error(error, headers)
+            return _error(error, headers, wire)
         except HtmlPageError:
             return web.Response(status=503, body=HTML_PAGE, headers={**headers, "Content-Type": "text/html"})
         except ConnectionAbortedError:
             return _drop(request)
-        return web.Response(body=response, headers={**headers, "Content-Type": CONTENT_TYPE})
+        return web.Response(body=wire.from_json(response), headers={**headers, "Content-Type": wire.content_type})
 
     def _operation(self, request: web.Request, body: bytes) -> str:
         """Return the name of the requested operation; raises ApiError for an unknown or unsigned one."""
@@ -71,15 +74,16 @@ class HttpHandler:
 class _HttpResponseStream:
     """An HTTP response that stays open."""
 
-    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+    def __init__(self, request: web.Request, headers: Mapping[str, str], wire: WireFormat) -> None:
         self._request = request
+        self._frame_from_json = wire.frame_from_json
         self.response = web.StreamResponse(headers={**headers, "Content-Type": "application/vnd.amazon.eventstream"})
 
     async def start(self) -> None:
         await self.response.prepare(self._request)
 
     async def write(self, data: bytes) -> None:
-        await self.response.write(data)
+        await self.response.write(self._frame_from_json(data))
 
     async def end(self) -> None:
         await self.response.write_eof()
@@ -89,9 +93,11 @@ class _HttpResponseStream:
             self._request.transport.abort()
 
 
-def _error(error: ApiError, headers: dict[str, str]) -> web.Response:
+def _error(error: ApiError, headers: dict[str, str], wire: WireFormat) -> web.Response:
     body = msgspec.json.encode({"__type": error.code, "message": error.message})
-    return web.Response(status=error.status, body=body, headers={**headers, "Content-Type": CONTENT_TYPE})
+    return web.Response(
+        status=error.status, body=wire.from_json(body), headers={**headers, "Content-Type": wire.content_type}
+    )
 
 
 def _drop(request: web.Request) -> web.Response:

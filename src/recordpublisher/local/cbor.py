@@ -1,0 +1,73 @@
+"""CBOR 1.1, which the AWS SDKs for Java speak by default: from and to the same bodies in JSON."""
+
+from base64 import b64decode
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from . import event_stream
+from .api_errors import ApiError
+
+CONTENT_TYPE = "application/x-amz-cbor-1.1"
+TIMESTAMP_TAG = 1
+"""Of whole milliseconds since the epoch, not of seconds as in RFC 8949 (aws-sdk-java-v2 issue 4661)."""
+TIMESTAMPS = frozenset(
+    ("ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt", "StartedAt", "StreamCreationTimestamp")
+)  # fmt: skip
+BLOBS = frozenset(("Data",))
+MISSING = (
+    "CBOR needs the extra local: pip install 'recordpublisher[local]'. Or turn it off: aws.cborEnabled=false in Java"
+)
+
+
+def require_cbor() -> None:
+    """Raises: ApiError when the extra is not installed."""
+    if find_spec("cbor2") is None:
+        raise ApiError("SerializationException", MISSING)
+
+
+def to_json(body: bytes) -> bytes:
+    """Return a request's body in JSON. Raises: ApiError when it is no CBOR."""
+    import cbor2
+
+    if not body:
+        return body
+    try:
+        decoded = cbor2.loads(body, semantic_decoders={TIMESTAMP_TAG: lambda value, _: value / 1000})
+        return msgspec.json.encode(decoded)  # bytes become base64 text
+    except (cbor2.CBORDecodeError, TypeError, ValueError) as error:
+        raise ApiError("SerializationException", f"The body is not CBOR: {error}") from error
+
+
+def from_json(body: bytes) -> bytes:
+    """Return a response's body in CBOR. One without output stays empty, and one that a fault has cut stays as it is."""
+    import cbor2
+
+    try:
+        return cbor2.dumps(_with_cbor_types(msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        return body
+
+
+def frame_from_json(frame: bytes) -> bytes:
+    """Return a frame with its payload in CBOR. One that a fault has damaged stays as it is."""
+    parsed = event_stream.parse(frame)
+    if parsed is None:
+        return frame
+    headers, payload = parsed
+    return event_stream.frame(from_json(payload), *{**headers, ":content-type": CONTENT_TYPE}.items())
+
+
+def _with_cbor_types(value: Any, name: str = "") -> Any:
+    import cbor2
+
+    if isinstance(value, dict):
+        return {key: _with_cbor_types(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_cbor_types(each, name) for each in value]
+    if name in BLOBS:
+        return b64decode(value)
+    if name in TIMESTAMPS:
+        return cbor2.CBORTag(TIMESTAMP_TAG, round(value * 1000))
+    return value
