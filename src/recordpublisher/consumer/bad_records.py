@@ -61,6 +61,7 @@ def _joined(batch: RecordBatch, parts: Sequence[RecordBatch], poisoned: tuple[Po
     return replace(
         batch,
         records=_column(part.records for part in parts),
+        raw_bytes=max(batch.raw_bytes, sum(part.raw_bytes for part in parts)),  # payloads may have been decompressed
         values=values,
         event_times=_column(part.event_time_column for part in parts),
         watermarks=_column(part.watermarks or () for part in parts),

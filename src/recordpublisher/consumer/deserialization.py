@@ -19,6 +19,14 @@ class Deserializer(Protocol):
         ...
 
 
+class Decompressor(Protocol):
+    """Decompresses the payloads of a batch."""
+
+    def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
+        """One decompressed payload for each. Any exception makes the record a poisoned record."""
+        ...
+
+
 class BytesDeserializer:
     """The bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
 

@@ -12,13 +12,13 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .bad_records import OnPoison, PoisonPolicy
-from .deserialization import Deserializer
+from .deserialization import Decompressor, Deserializer
 from .event_time import TimestampAssigner, check_times
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 
 class BatchDecorator:
-    """Adds values, event times and watermarks to the batches of one shard.
+    """Adds values, event times and watermarks to the batches of one shard. Decompresses their payloads first, with a decompressor.
 
     Handles poisoned records (S7). Counts skipped records, and event times too far ahead of their arrival to move the watermark (W12), in
     the shard's metrics.
@@ -33,8 +33,10 @@ class BatchDecorator:
         *,
         on_poison: OnPoison,
         future_limit_ms: int,
+        decompressor: Decompressor | None = None,
     ) -> None:
         self._deserializer = deserializer
+        self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
         self._poison_policy = PoisonPolicy(on_poison, metrics)
         self._metrics = metrics
@@ -52,6 +54,8 @@ class BatchDecorator:
         return self._with_watermarks(batch) if len(batch) else batch
 
     def _with_values_and_times(self, batch: RecordBatch) -> RecordBatch:
+        if self._decompressor is not None:
+            batch = batch.with_data(self._decompressor.decompress(batch.data))
         values = self._deserializer.values(batch)
         if values is not None:
             batch = batch.with_columns(values=values)

@@ -193,6 +193,13 @@ class RecordBatch:
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
 
+    def with_data(self, payloads: Sequence[bytes]) -> RecordBatch:
+        """The same records with other payloads, whose sizes are the batch's `raw_bytes` from then on (P6)."""
+        records = [
+            msgspec.structs.replace(record, data=data) for record, data in zip(self.records, payloads, strict=True)
+        ]
+        return replace(self, records=records, raw_bytes=sum(map(len, payloads)))
+
     @property
     def held_bytes(self) -> int:
         """Memory of the batch in bytes (P6): data plus a measured overhead for each record."""

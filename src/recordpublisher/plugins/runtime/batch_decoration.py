@@ -16,6 +16,7 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..deserializers.decompression import decompressor_for
 from ..host.build_from_properties import build_deserializer, watermark_strategy_factory
 from ..host.registry import Registry
 
@@ -34,9 +35,18 @@ def batch_decorator_factory(
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
+    decompressor = decompressor_for(properties)
 
     def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
-        return BatchDecorator(values, times, strategy(), metrics, on_poison=on_poison, future_limit_ms=limit)
+        return BatchDecorator(
+            values,
+            times,
+            strategy(),
+            metrics,
+            on_poison=on_poison,
+            future_limit_ms=limit,
+            decompressor=decompressor,
+        )
 
     return decorator_for
 

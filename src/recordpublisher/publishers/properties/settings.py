@@ -168,6 +168,10 @@ class JobSettings(TypedDict, total=False):
     """`flink.stream.efo.consumername`: Name of the stream consumer, unique for each independent job; required for LAZY and EAGER."""
     stream_efo_registration: Literal["LAZY", "EAGER", "NONE"]
     """`flink.stream.efo.registration`: When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job."""
+    stream_efo_tags: str
+    """`flink.stream.efo.tags`: Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by
+    commas.
+    """
     stream_registerstreamconsumer_timeout: int | str
     """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. In s."""
     stream_deregisterstreamconsumer_timeout: int | str
@@ -309,6 +313,14 @@ class JobSettings(TypedDict, total=False):
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
     state_checkpoint_interval: int | str
     """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
+    deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
+    """`flink.deserializer.compression`: How payloads are compressed; the deserialiser gets them decompressed. ZSTD and SNAPPY (block
+    format) need the extra `compression`.
+    """
+    deserializer_decompressed_max_bytes: int | str
+    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a record that cannot be
+    deserialised. In bytes.
+    """
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or
     DEAD_LETTER.

@@ -47,6 +47,22 @@ DESERIALIZER = text(
     "bytes",
     group="Values and time",
 )
+COMPRESSION = choice(
+    "flink.deserializer.compression",
+    "How payloads are compressed; the deserialiser gets them decompressed. ZSTD and SNAPPY (block format) need the extra `compression`.",
+    "NONE",
+    ("NONE", "GZIP", "ZSTD", "SNAPPY"),
+    group="Values and time",
+)
+MAX_DECOMPRESSED_BYTES = integer(
+    "flink.deserializer.decompressed.max.bytes",
+    "The largest decompressed payload; a larger one is a record that cannot be deserialised.",
+    16 * 2**20,
+    1,
+    2**30,
+    unit="bytes",
+    group="Values and time",
+)
 ON_POISON = choice(
     "flink.deserializer.error",
     "A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or DEAD_LETTER.",

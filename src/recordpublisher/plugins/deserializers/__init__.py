@@ -1,0 +1,1 @@
+"""Formats of payloads that need a library: decompression. Start at `decompression.py`."""
