@@ -1,5 +1,6 @@
 """All commands: exit codes, and one line for each error."""
 
+import json
 import os
 import subprocess
 import sys
@@ -61,6 +62,15 @@ def test_every_command_takes_the_options_of_all(one):
 
     assert "-v, --verbose" in usage
     assert "--debug" in usage
+    assert "--log-format" in usage
+
+
+def test_with_json_logs_an_error_is_a_json_object():
+    done = command("tail", "x", "-p", "foo", "--log-format", "json")
+
+    entry = json.loads(done.stderr)
+    assert (done.returncode, entry["level"]) == (2, "ERROR")
+    assert entry["message"] == f"option '-p' has the value 'foo'; {PAIR}"
 
 
 def test_the_version_is_shown_without_a_command():

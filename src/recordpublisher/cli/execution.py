@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,10 @@ from typer.core import TyperGroup
 from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 
+from .log_format import logs_json
+
+log = logging.getLogger("recordpublisher.command")
+log.setLevel(logging.INFO)
 FAILED = 1
 BAD_CONFIGURATION = 2
 ALARM = 3
@@ -70,9 +75,12 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def print_error(line: str) -> None:
-    """Print one line on stderr, after the command's name."""
-    typer.echo(f"recordpublisher: {line}", err=True)
+def print_error(line: str, level: int = logging.ERROR) -> None:
+    """Print one line on stderr, after the command's name; with `--log-format json` as a log entry of this level."""
+    if logs_json():
+        log.log(level, "%s", line)
+    else:
+        typer.echo(f"recordpublisher: {line}", err=True)
 
 
 def show_warnings_in_one_line() -> None:
@@ -86,7 +94,7 @@ def show_warnings_in_one_line() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        print_error(f"warning: {message}")
+        print_error(f"warning: {message}", logging.WARNING)
 
     warnings.showwarning = show
 

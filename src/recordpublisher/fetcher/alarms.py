@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from recordpublisher.publishers.log_fields import about
+
 log = logging.getLogger("recordpublisher.alarm")
 
 
@@ -89,6 +91,6 @@ class ActiveAlarms:
 def _log(level: int, alarms: list[Alarm]) -> None:
     """A job that is stuck has as many alarms as shards: the log names some of them."""
     for alarm in alarms[:MAX_LOGGED]:
-        log.log(level, "%s", alarm)
+        log.log(level, "%s", alarm, extra=about(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:
         log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
 from .dependencies import FetcherDependencies
@@ -163,7 +164,8 @@ class ShardLifecycle:
         if self.owned.is_stream_deleted(entry):
             self.owned.remove(entry.key)
             return
-        log.info("shard %s has ended, children: %s", entry.key, [child.shard_id for child in entry.children])
+        children = [child.shard_id for child in entry.children]
+        log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
         self._request_checkpoint()
         self.ended_parents.on_shard_ended(entry)
         self.start_readers()

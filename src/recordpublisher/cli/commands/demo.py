@@ -10,6 +10,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import print_error
+from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
 PUBLISHERS = ("EFO", "POLLING")
@@ -22,6 +23,7 @@ def demo(
     folder: Annotated[Path | None, typer.Option(help="Keep all files in this folder; it must not exist yet.")] = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time."""
     if publisher.upper() not in PUBLISHERS:

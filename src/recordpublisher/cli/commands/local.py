@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_error, run_until_signal
+from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
 
@@ -37,6 +39,7 @@ def local(
     ] = False,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Serve an embedded Kinesis endpoint from memory, until stopped."""
     from recordpublisher.local.faults.rules import parse_rules
@@ -50,13 +53,16 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
     from recordpublisher.local import LocalKinesis
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
-        print_error(f"the embedded Kinesis endpoint listens at {endpoint.url}")
+        print_error(f"the embedded Kinesis endpoint listens at {endpoint.url}", logging.INFO)
         try:
             await asyncio.Event().wait()
         finally:
             counts = endpoint.faults.counts
             if options["faults"]:
-                print_error("faults: " + (", ".join(f"{kind} {counts[kind]}" for kind in sorted(counts)) or "none"))
+                print_error(
+                    "faults: " + (", ".join(f"{kind} {counts[kind]}" for kind in sorted(counts)) or "none"),
+                    logging.INFO,
+                )
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:

@@ -7,12 +7,14 @@ import typer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 
+from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
 
 def plugins(
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List the plugins and the names they register, and why a plugin failed or is blocked."""
     registry = load_registry()

@@ -21,6 +21,7 @@ from recordpublisher.publishers.properties.table import (
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_until_signal
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
 from ..output import aligned, styled
 from ..verbosity import Debug, Verbose
@@ -44,6 +45,7 @@ def doctor(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 

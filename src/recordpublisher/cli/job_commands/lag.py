@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, CHECKPOINT_INTERVAL, SINK, STATE_URI
 
 from ..execution import ALARM, print_error, run_until_signal
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import json_text, styled, table
 from ..verbosity import Debug, Verbose
@@ -50,6 +51,7 @@ def lag(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 

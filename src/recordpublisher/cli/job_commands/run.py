@@ -13,11 +13,13 @@ import typer
 
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import exit_code, one_line
+from ..execution import one_line
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
-from ..run_logs import LogFormat, configure_logging, log, progress_shown
+from ..run_logs import configure_logging, progress_shown
 from ..verbosity import Debug, Verbose, verbosity_options
 
 
@@ -29,13 +31,13 @@ def run(
     endpoint: Endpoint = None,
     profile: Profile = None,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
-    log_format: Annotated[LogFormat, typer.Option(help="Format of log lines on stderr.")] = LogFormat.TEXT,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
     ] = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
@@ -43,8 +45,10 @@ def run(
     """
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
+    if subtask is not None or parallelism == 1:
+        context.find_root().with_resource(log_fields(subtask=subtask or 0))  # of every line of this process
     _search_current_folder()
-    console = configure_logging(log_format.value, context.obj["verbose"])
+    console = configure_logging(context.obj["verbose"])
     try:
         if subtask is not None:
             _run_as_subtask(subtask, parallelism, metrics_folder)
@@ -52,13 +56,8 @@ def run(
             properties = read_properties(job, pairs, region, endpoint, profile)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
             asyncio.run(_run(properties, job, parallelism, options, console))
-    except RecordPublisherError as error:
-        if log_format is not LogFormat.JSON:
-            raise
-        log.error("%s", one_line(error))
-        raise typer.Exit(exit_code(error)) from None
     except Exception as error:
-        if isinstance(error, (ImportError, OSError)) or context.obj["debug"]:
+        if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
         # the sink is the user's: its errors are reported like the library's
         raise RecordPublisherError(one_line(error)) from error

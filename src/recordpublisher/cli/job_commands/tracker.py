@@ -13,6 +13,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_error, run_until_signal
+from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
@@ -41,6 +42,7 @@ def tracker(
     ] = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Serve the tracker of the global watermark for jobs of several processes, until stopped.
 
@@ -57,7 +59,7 @@ async def _serve(host: str, port: int, token: str, tls_files: tuple[str | None, 
     logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
     tls = server_context(*tls_files, names=("--certificate", "--key", "--client-ca"))
     async with TrackerServer(token, host, port, tls=tls) as server:
-        print_error(f"the tracker listens {'' if tls is None else 'over TLS '}at {server.address}")
+        print_error(f"the tracker listens {'' if tls is None else 'over TLS '}at {server.address}", logging.INFO)
         await asyncio.Event().wait()
 
 

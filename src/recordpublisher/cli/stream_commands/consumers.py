@@ -11,6 +11,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.table import CONSUMER_NAME, REGISTRATION
 
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import json_text, table
 from ..service_calls import ask_service, call_service
@@ -37,6 +38,7 @@ def list_consumers(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List the consumers that are registered with a stream.
 
@@ -65,6 +67,7 @@ def register(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Register a consumer, unless it is, and print its ARN when it is ACTIVE. AWS charges for it until it is deregistered.
 
@@ -95,6 +98,7 @@ def deregister(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Deregister a consumer. Jobs that read with it lose it.
 

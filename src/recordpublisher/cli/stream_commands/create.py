@@ -10,6 +10,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
 from ..service_calls import call_service
 from ..verbosity import Debug, Verbose
@@ -32,6 +33,7 @@ def create(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Create a stream, and print its ARN when it is ACTIVE.
 

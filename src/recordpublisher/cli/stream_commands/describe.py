@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import aligned, json_text, time_text
 from ..service_calls import ask_service
@@ -27,6 +28,7 @@ def describe(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show a stream: settings, limits, consumers, and its shards as a tree of parents and children.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import json_text, table, time_text
 from ..service_calls import ask_service
@@ -25,6 +26,7 @@ def list_streams(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List the streams of the account in a region.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
 
 from ..execution import FAILED, print_error, run_until_signal
 from ..line_records import PartitionKey, blocks_of_lines, partition_key
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..verbosity import Debug, Verbose
 
@@ -48,6 +50,7 @@ def put(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Put each line of files or of standard input into a stream; empty lines are left out.
 
@@ -117,7 +120,10 @@ class Putting:
         def print_count() -> None:
             put, seconds = sink.metrics()["numRecordsOut"], self._clock.monotonic() - start
             failed = f", {self.failed:,} not put" if self.failed else ""
-            print_error(f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}")
+            print_error(
+                f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}",
+                logging.INFO,
+            )
 
         async def keep_printing() -> None:
             while True:

@@ -14,6 +14,7 @@ from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..known_shards import known_shard
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
 from ..service_calls import call_service
 from ..verbosity import Debug, Verbose
@@ -37,6 +38,7 @@ def split(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Split a shard in two, and print the ids of its children when the stream is ACTIVE again.
 
@@ -70,6 +72,7 @@ def merge(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Merge two shards with adjacent hash ranges, and print the id of their child when the stream is ACTIVE again.
 

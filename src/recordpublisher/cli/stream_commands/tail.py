@@ -18,6 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import run_until_signal
+from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..printed_records import is_chosen, json_line, pattern
 from ..time_range import given_sequence_number, start_properties, time_ms
@@ -53,6 +54,7 @@ def tail(
     profile: Profile = None,
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Print the records of streams as JSON lines.
 

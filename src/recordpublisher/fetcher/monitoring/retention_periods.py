@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
+from recordpublisher.publishers.log_fields import about
+
 log = logging.getLogger("recordpublisher.fetcher")
 
 HOUR_SECONDS = 3600.0
@@ -39,5 +41,5 @@ class RetentionPeriods:
                 try:
                     self._known[stream] = await self._retention_ms(stream)
                 except Exception:
-                    log.exception("the retention of %s cannot be read, the job continues", stream)
+                    log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
             await asyncio.sleep(HOUR_SECONDS)

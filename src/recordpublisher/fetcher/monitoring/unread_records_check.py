@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
@@ -127,6 +128,6 @@ class UnreadRecordsCheck:
         try:
             tip = await self._dependencies.tip(shard, position)
         except RecordPublisherError as error:
-            log.info("the tip of %s cannot be read: %s", shard.key, error)
+            log.info("the tip of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
             return None
         return None if tip is None else tip.has_unread

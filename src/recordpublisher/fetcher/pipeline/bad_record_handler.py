@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
@@ -49,9 +50,10 @@ class BadRecordHandler:
             await self._write(record.shard, record.records[0], reason)
             await self.flush()
         elif self._skips:
-            log.warning("skipped record %s of %s: %s", record.sequence_numbers[0], record.shard.key, reason)
-            if record.shard.key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
-                self._table[record.shard.key].metrics.skipped_records += 1
+            key = record.shard.key
+            log.warning("skipped record %s of %s: %s", record.sequence_numbers[0], key, reason, extra=about(key))
+            if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
+                self._table[key].metrics.skipped_records += 1
         else:
             await fail_on_rejected_record(record, reason)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
@@ -112,7 +113,7 @@ class RetentionGaps:
             raise error
         entry.metrics.retention_gaps += 1
         if self._may_log(entry):
-            log.error("%s; continuing because flink.state.dataloss=CONTINUE", error)
+            log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
         entry.metrics.retention_not_checked += 1
@@ -121,6 +122,7 @@ class RetentionGaps:
                 "%s was not read for longer than a stream may keep its records. It shows no records of that time: whether some came and "
                 "went unread is not known",
                 entry.key,
+                extra=about(entry.key),
             )
 
     def _may_log(self, entry: ShardEntry) -> bool:

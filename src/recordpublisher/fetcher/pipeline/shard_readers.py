@@ -9,6 +9,7 @@ from dataclasses import replace
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
+from recordpublisher.publishers.log_fields import key_fields, log_fields
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
@@ -84,7 +85,8 @@ class ShardReaders:
         entry.tip_seen_ms = None
         parents = [self._table[key] for key in parent_keys(entry.shard) if key in self._table]
         self._gaps.start(entry, parents, self.pinned_ms)
-        task = asyncio.create_task(self._read(entry), name=f"read {entry.key}")
+        with log_fields(**key_fields(entry.key)):
+            task = asyncio.create_task(self._read(entry), name=f"read {entry.key}")
         self._tasks[entry.key] = task
 
         def on_done(ended: asyncio.Task[None]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError, StreamNotFoundError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
 ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
@@ -59,9 +60,15 @@ class ShardDiscovery:
         try:
             await on_listing(stream, await self._lister.list_shards(stream))
         except StreamNotFoundError:
-            log.warning("stream %s was deleted", stream)
+            log.warning("stream %s was deleted", stream, extra=about(stream))
             self.deleted.add(stream)
         except FatalKinesisError as error:
-            log.warning("shards of %s may not be listed, reshards are found by ChildShards only: %s", stream, error)
+            log.warning(
+                "shards of %s may not be listed, reshards are found by ChildShards only: %s",
+                stream,
+                error,
+                extra=about(stream),
+            )
         except RecordPublisherError as error:
-            log.warning("listing the shards of %s failed, next attempt in %.0f s: %s", stream, self._interval, error)
+            line = "listing the shards of %s failed, next attempt in %.0f s: %s"
+            log.warning(line, stream, self._interval, error, extra=about(stream))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
 ShardExists = Callable[[Shard], Awaitable[bool | None]]
@@ -55,7 +56,7 @@ class MissingShards:
         if exists is False or self._missed[key] >= LISTINGS_UNTIL_EXPIRED:
             del self._missed[key]
             self._expired.add(key)
-            log.info("shard %s is not listed any more: it is past retention", key)
+            log.info("shard %s is not listed any more: it is past retention", key, extra=about(key))
 
 
 def _prefix(key: str) -> str:

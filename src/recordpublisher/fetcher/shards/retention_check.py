@@ -10,6 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shard_probe import OldestRecord
 from recordpublisher.publishers.shards import Shard
@@ -91,7 +92,7 @@ class RetentionCheck:
             try:
                 cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
-                log.warning("the retention of %s cannot be read: %s", stream, error)
+                log.warning("the retention of %s cannot be read: %s", stream, error, extra=about(stream))
                 cached = _CachedTime(None, now_ms)
             self._retained[stream] = cached
         return cached.as_of(now_ms)
@@ -112,7 +113,7 @@ class RetentionCheck:
             try:
                 oldest = await self._oldest_record(shard)
             except RecordPublisherError as error:
-                log.warning("the oldest record of %s cannot be read: %s", shard.key, error)
+                log.warning("the oldest record of %s cannot be read: %s", shard.key, error, extra=about(shard.key))
                 return Gap.NOT_CHECKED
         if oldest is None:
             return Gap.NONE

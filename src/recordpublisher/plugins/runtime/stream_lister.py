@@ -21,6 +21,7 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     TransientError,
 )
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
@@ -108,7 +109,7 @@ class StreamLister:
         except ResourceNotFoundError:
             return False
         except RecordPublisherError as error:
-            log.warning("cannot find out whether %s exists: %s", shard.key, error)
+            log.warning("cannot find out whether %s exists: %s", shard.key, error, extra=about(shard.key))
             return None
         return True
 
@@ -140,7 +141,7 @@ class StreamLister:
         try:
             return await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
-            log.info("cannot read the retention period of %s: %s", stream, error)
+            log.info("cannot read the retention period of %s: %s", stream, error, extra=about(stream))
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
@@ -174,6 +175,7 @@ class StreamLister:
                     "the retention of %s is not known; whether records passed it unread is seen from a shard's oldest record only: %s",
                     stream,
                     error,
+                    extra=about(stream),
                 )
             return None
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from ..clock import Clock
 from ..errors import KinesisError, RetriesExhaustedError
 from ..kinesis.ports import RecordDistribution
+from ..log_fields import about
 from ..retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class RecordDistributionCheck:
                 "kept, and some may be read twice: %s",
                 self._stream,
                 error,
+                extra=about(self._stream),
             )
 
 

@@ -166,7 +166,7 @@ def test_json_logs_are_json_to_the_last_line(properties, tmp_path):
 
     last = json_lines(path)[-1]
     assert {"time", "level", "logger", "message"} <= set(last)
-    assert last["level"] == "ERROR"
+    assert (last["level"], last["subtask"]) == ("ERROR", 0)
     assert "cannot be deserialised" in last["message"]
 
 

@@ -1,9 +1,10 @@
-"""Log lines in JSON."""
+"""Log lines in JSON, and what they are about."""
 
 import json
 import logging
 
-from recordpublisher.cli.run_logs import JsonLines
+from recordpublisher.cli.log_format import JsonLines
+from recordpublisher.publishers.log_fields import about, log_fields
 
 
 def line(message, *arguments, level=logging.INFO, error=None, **more):
@@ -28,3 +29,16 @@ def test_a_traceback_and_fields_are_part_of_the_object():
 
     assert "ValueError: invalid literal" in shown["traceback"]
     assert shown["progress"] == {"records": 5}
+
+
+def test_a_line_has_the_fields_of_its_task_and_its_own_come_first():
+    with log_fields(subtask=3, stream="orders", shard="shardId-1"):
+        of_task, own = line("read"), line("ended", **about("copy/shardId-2"))
+
+    assert (of_task["subtask"], of_task["stream"], of_task["shard"]) == (3, "orders", "shardId-1")
+    assert (own["subtask"], own["stream"], own["shard"]) == (3, "copy", "shardId-2")
+    assert not {"subtask", "stream", "shard"} & set(line("after"))
+
+
+def test_a_line_about_a_stream_has_no_shard():
+    assert "shard" not in line("deleted", **about("orders"))

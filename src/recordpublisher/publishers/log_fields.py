@@ -1,0 +1,38 @@
+"""What a log line is about, as fields for structured logs: the stream, shard and subtask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from logging import LogRecord
+from types import MappingProxyType
+from typing import Any
+
+_fields_of_task: ContextVar[Mapping[str, Any]] = ContextVar("recordpublisher_log_fields", default=MappingProxyType({}))
+
+
+@contextmanager
+def log_fields(**fields: Any) -> Iterator[None]:
+    """Add fields to each line that this task logs in the block, and the tasks that it starts there."""
+    token = _fields_of_task.set({**_fields_of_task.get(), **fields})
+    try:
+        yield
+    finally:
+        _fields_of_task.reset(token)
+
+
+def about(key: str) -> dict[str, dict[str, str]]:
+    """For the argument `extra` of a line about a stream or a shard (`Shard.key`) which another task than its reader logs."""
+    return {"fields": key_fields(key)}
+
+
+def key_fields(key: str) -> dict[str, str]:
+    """The fields of `stream` or `stream/shard-id`."""
+    stream, _, shard = key.partition("/")
+    return {"stream": stream, "shard": shard} if shard else {"stream": stream}
+
+
+def fields_of(record: LogRecord) -> dict[str, Any]:
+    """The fields of a line, while it is logged."""
+    return {**_fields_of_task.get(), **getattr(record, "fields", {})}
