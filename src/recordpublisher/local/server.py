@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from aiohttp import web
 
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -14,7 +13,9 @@ from .api_errors import ApiError
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults
 from .faults.rules import FaultRule
-from .http_handler import HttpHandler
+from .http.aiohttp_server import AiohttpServer
+from .http.api_requests import ApiRequests
+from .http.http2_server import Http2Server
 from .quotas import Quotas
 from .requests.streams import CreateStream
 from .streams.account import Account, Delays
@@ -36,9 +37,10 @@ class LocalKinesis:
     `streams` maps names to shard counts. `credentials` maps access key ids to secrets: without it every signature is
     accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
     endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `consumer_limit` is the number of
-    consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
+    consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn
+    with `seed`. `http2` serves HTTP/2 as well, without TLS; it needs the extra local.
 
-    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule.
+    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 without its extra.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class LocalKinesis:
         allow_remote: bool = False,
         faults: str | Sequence[FaultRule] = (),
         seed: int = 0,
+        http2: bool = False,
     ) -> None:
         if not is_loopback(host) and not allow_remote:
             valid = "a loopback address such as 127.0.0.1; others with allow_remote"
@@ -66,12 +69,8 @@ class LocalKinesis:
         self._credentials = credentials
         self.clock = clock or SystemClock()
         self.account = Account(self.clock, region, delays or Delays(), quotas, consumer_limit)
-        self._runner = web.AppRunner(
-            HttpHandler(self.account, credentials).application(),
-            handler_cancellation=True,
-            access_log=None,
-            shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
-        )
+        requests = ApiRequests(self.account, credentials)
+        self._server = Http2Server(requests) if http2 else AiohttpServer(requests)
         for name, shard_count in (streams or {}).items():
             self.create_stream(name, shard_count)
         self.account.faults.start_random(faults, seed)
@@ -115,18 +114,15 @@ class LocalKinesis:
 
     async def start(self) -> Self:
         """Listen; raises ConfigurationError when the port is not available."""
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self.host, self.port).start()
+            self.port = await self._server.start(self.host, self.port)
         except (OSError, OverflowError) as error:
-            await self._runner.cleanup()
             raise ConfigurationError("port", self.port, "a free port, or 0 for any", reason=str(error)) from error
-        self.port = self._runner.addresses[0][1]
         return self
 
     async def close(self) -> None:
         """Stop listening and end every subscription."""
-        await self._runner.cleanup()
+        await self._server.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -31,6 +31,9 @@ def local(
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of --faults.")] = 0,
+    http2: Annotated[
+        bool, typer.Option("--http2", help="Serve HTTP/2 too, as async clients in Java need it (extra local).")
+    ] = False,
     allow_remote: Annotated[
         bool,
         typer.Option(
@@ -44,7 +47,7 @@ def local(
     """Serve an embedded Kinesis endpoint from memory, until stopped."""
     from recordpublisher.local.faults.rules import parse_rules
 
-    options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed}
+    options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed, "http2": http2}
     with arguments_as_options("port", "host"):
         run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 

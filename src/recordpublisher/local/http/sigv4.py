@@ -5,7 +5,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from .api_errors import ApiError
+from ..api_errors import ApiError
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/(?P<scope>[^,]+), ?"

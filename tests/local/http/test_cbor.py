@@ -5,7 +5,8 @@ import http.client
 import cbor2
 import pytest
 
-from recordpublisher.local import cbor, event_stream
+from recordpublisher.local import event_stream
+from recordpublisher.local.http import cbor
 
 MILLISECONDS = {1: lambda value, _: ("ms", value)}
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from . import event_stream
-from .api_errors import ApiError
+from .. import event_stream
+from ..api_errors import ApiError
 
 CONTENT_TYPE = "application/x-amz-cbor-1.1"
 TIMESTAMP_TAG = 1

@@ -1,0 +1,78 @@
+"""The server for HTTP/1.1: aiohttp."""
+
+from aiohttp import web
+
+from .api_requests import MAX_BODY_BYTES, ApiRequests, Request
+
+
+class AiohttpServer:
+    """Owns a listener for HTTP/1.1."""
+
+    def __init__(self, requests: ApiRequests) -> None:
+        self._requests = requests
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_route("*", "/{tail:.*}", self._handle)
+        self._runner = web.AppRunner(
+            app,
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=0.05,  # then open subscriptions are cancelled; 0 would wait for ever
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. Raises: OSError, OverflowError when it cannot."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+        listening: int = self._runner.addresses[0][1]
+        return listening
+
+    async def close(self) -> None:
+        """Stop listening and end every response."""
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        streams: list[_HttpResponseStream] = []
+
+        def open_stream(headers: dict[str, str]) -> _HttpResponseStream:
+            streams.append(_HttpResponseStream(http, headers))
+            return streams[0]
+
+        request = Request(http.method, http.headers, await http.read())
+        try:
+            response = await self._requests.answer(request, open_stream)
+        except ConnectionAbortedError:
+            return _drop(http)
+        if response is None:
+            return streams[0].response
+        return web.Response(status=response.status, headers=response.headers, body=response.body)
+
+
+class _HttpResponseStream:
+    """An HTTP response that stays open."""
+
+    def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers=headers)
+
+    async def start(self) -> None:
+        await self.response.prepare(self._request)
+
+    async def write(self, data: bytes) -> None:
+        await self.response.write(data)
+
+    async def end(self) -> None:
+        await self.response.write_eof()
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+
+def _drop(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)

@@ -1,0 +1,104 @@
+"""ApiRequests: answers HTTP requests of the API, whichever server has received them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from uuid import uuid4
+
+import msgspec
+
+from ..api_errors import ApiError
+from ..dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
+from ..event_writer import ResponseStream, write_events
+from ..operations.table import OPERATIONS
+from ..streams.account import Account
+from .sigv4 import check_signature
+from .wire_formats import JSON, WireFormat, format_of
+
+TARGET_PREFIX = "Kinesis_20131202."
+EVENT_STREAM = "application/vnd.amazon.eventstream"
+MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A received request; the names of `headers` are compared without case."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+OpenStream = Callable[[dict[str, str]], ResponseStream]
+
+
+class ApiRequests:
+    """Answers the requests of an account. `secrets` are those of access keys; without them every signature is accepted."""
+
+    def __init__(self, account: Account, secrets: Mapping[str, str] | None) -> None:
+        self._account = account
+        self._dispatcher = RequestDispatcher(account)
+        self._secrets = secrets
+
+    async def answer(self, request: Request, open_stream: OpenStream) -> Response | None:
+        """Answer a request: with a response, or with None when `open_stream`'s response was written, whose headers it is given.
+
+        Raises: ConnectionAbortedError when the connection is to break.
+        """
+        headers = self._headers()
+        wire = JSON
+        try:
+            wire = format_of(request.headers.get("Content-Type", ""))
+            operation = self._operation(request)
+            body = wire.to_json(request.body)
+            if operation == "SubscribeToShard":
+                subscription = await self._dispatcher.subscribe(body)
+                stream = open_stream({**headers, "Content-Type": EVENT_STREAM})
+                await write_events(subscription, _InFormat(stream, wire), self._account)
+                return None
+            response = await self._dispatcher.call(operation, body)
+        except ApiError as error:
+            content = msgspec.json.encode({"__type": error.code, "message": error.message})
+            return Response(error.status, {**headers, "Content-Type": wire.content_type}, wire.from_json(content))
+        except HtmlPageError:
+            return Response(503, {**headers, "Content-Type": "text/html"}, HTML_PAGE)
+        return Response(200, {**headers, "Content-Type": wire.content_type}, wire.from_json(response))
+
+    def _operation(self, request: Request) -> str:
+        """Return the name of the requested operation; raises ApiError for an unknown or unsigned one."""
+        prefix, _, operation = request.headers.get("X-Amz-Target", "").rpartition(".")
+        known = operation in OPERATIONS or operation == "SubscribeToShard"
+        if request.method != "POST" or prefix + "." != TARGET_PREFIX or not known:
+            raise ApiError("UnknownOperationException", f"No such operation here: {operation or request.method}")
+        if self._secrets is not None:
+            check_signature(request.headers, request.body, self._secrets)
+        return operation
+
+    def _headers(self) -> dict[str, str]:
+        date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
+        return {"x-amzn-RequestId": str(uuid4()), "Date": date}
+
+
+class _InFormat:
+    """A response stream whose frames are in a wire format."""
+
+    def __init__(self, stream: ResponseStream, wire: WireFormat) -> None:
+        self._stream = stream
+        self._frame_from_json = wire.frame_from_json
+        self.start = stream.start
+        self.end = stream.end
+        self.abort = stream.abort
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.write(self._frame_from_json(data))
