@@ -9,7 +9,7 @@ FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
 PLUGINS := tests/plugins
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
-CORE_TOOLS := boto3 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
+CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or benchmark
 
