@@ -62,7 +62,13 @@ FURTHER = {
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),
         ("fetcher.coordination.remote_tracker", ["RemoteTracker"]),
         ("fetcher.coordination.coordinator", ["Coordinator"]),
-        ("testing", ["PublisherContract", "PublisherCase", "VirtualClock", "run_virtual"]),
+        (
+            "testing",
+            [
+                "Contract", "PublisherContract", "PublisherCase", "SinkContract", "SinkCase", "StateStoreContract", "StateStoreCase",
+                "VirtualClock", "run_virtual",
+            ],
+        ),
         ("local", ["LocalKinesis", "serve_in_thread", "LocalKinesisThread", "LocalStream"]),
     ],
 }  # fmt: skip

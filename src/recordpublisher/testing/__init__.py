@@ -1,9 +1,24 @@
-"""Helpers for tests of plugins and jobs. Start with `PublisherContract`: subclass it, and pytest runs the contract of publishers.
+"""Helpers for tests of plugins and jobs. Start with a contract: subclass it, and pytest runs the contract of publishers, sinks or stores.
 
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
+from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
+from .sink_contract import SinkCase, SinkContract
+from .state_store_contract import StateStoreCase, StateStoreContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
-__all__ = ["EPOCH_MS", "PublisherCase", "PublisherContract", "VirtualClock", "VirtualLoop", "run_virtual"]
+__all__ = [
+    "EPOCH_MS",
+    "Contract",
+    "PublisherCase",
+    "PublisherContract",
+    "SinkCase",
+    "SinkContract",
+    "StateStoreCase",
+    "StateStoreContract",
+    "VirtualClock",
+    "VirtualLoop",
+    "run_virtual",
+]

@@ -9,12 +9,9 @@ class TestLines(PublisherContract):
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.positions import StartingPosition
@@ -23,6 +20,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .batch_consumers import BrokenConsumer, HalfConsumer, RecordingConsumer, RefusingConsumer, SlowConsumer
+from .contract import Contract
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
@@ -41,19 +39,8 @@ class PublisherCase:
         return await self.factory.create(self.shard, start or StartingPosition.trim_horizon(), ShardMetrics())
 
 
-class PublisherContract(ABC):
-    """The tests. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
-
-    deadline = 60.0
-    """Seconds of the loop's time that one test may take."""
-
-    @abstractmethod
-    def open_case(self) -> AbstractAsyncContextManager[PublisherCase]:
-        """A fresh case for one test; leaving it closes what it opened, the factory included."""
-
-    def execute(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a test's coroutine on a loop of its own."""
-        asyncio.run(work)
+class PublisherContract(Contract[PublisherCase]):
+    """The tests. Implement `open_case`, which also closes the factory; override `execute` to run them on virtual time (`run_virtual`)."""
 
     def test_the_case_needs_several_batches(self) -> None:
         """With one batch the other tests prove little."""
@@ -168,13 +155,6 @@ class PublisherContract(ABC):
             assert later == [], "nothing comes after the last shard"
 
         self._check(check)
-
-    def _check(self, check: Callable[[PublisherCase], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with self.open_case() as case, asyncio.timeout(self.deadline):
-                await check(case)
-
-        self.execute(run())
 
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:

@@ -1,6 +1,6 @@
 """The contract of state stores, for every back end (S5, S6)."""
 
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -9,6 +9,7 @@ from recordpublisher.plugins.host.build_from_properties import build_state_store
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
+from recordpublisher.testing import StateStoreCase, StateStoreContract
 
 from fakes.memory_store import MemoryStore
 
@@ -27,59 +28,14 @@ async def stores(state_properties):
         await store.close()
 
 
-async def test_a_first_start_finds_nothing(stores):
-    store = stores()
-    assert await store.open_generation(0) == 1
-    assert await store.load() == []
+class TestEveryStore(StateStoreContract):
+    @pytest.fixture(autouse=True)
+    def _properties(self, state_properties):
+        self.properties = state_properties
 
-
-async def test_the_next_start_loads_the_stored_state(stores):
-    store = stores()
-    generation = await store.open_generation(0)
-    for number in range(3):
-        await store.store(0, generation, {"version": 1, "number": number})
-
-    following = stores()
-    assert await following.open_generation(0) == generation + 1
-    assert await following.load() == [{"version": 1, "number": 2}]
-
-
-async def test_a_replaced_start_cannot_store(stores):  # S6
-    sleeper, successor = stores(), stores()
-    old = await sleeper.open_generation(0)
-    await sleeper.store(0, old, {"position": "old"})
-    new = await successor.open_generation(0)
-
-    for _ in range(2):
-        with pytest.raises(FencedError, match="must stop"):
-            await sleeper.store(0, old, {"position": "too late"})
-    assert await successor.load() == [{"position": "old"}]
-    await successor.store(0, new, {"position": "new"})
-    assert await stores().load() == [{"position": "new"}]
-
-
-async def test_subtasks_do_not_fence_each_other(stores):
-    pair = [stores(), stores()]
-    generations = [await store.open_generation(subtask) for subtask, store in enumerate(pair)]
-    for subtask, store in enumerate(pair):
-        await store.store(subtask, generations[subtask], {"subtask": subtask})
-
-    assert await pair[0].load() == [{"subtask": 0}, {"subtask": 1}]
-    assert generations[1] > generations[0]
-
-
-async def test_of_many_starts_the_last_may_store(stores):  # S6
-    many = [stores() for _ in range(4)]
-    generations = [await store.open_generation(0) for store in many]  # one by one: moto's conditions are not atomic
-
-    stored = []
-    for store, generation in zip(many, generations, strict=True):
-        try:
-            await store.store(0, generation, {"generation": generation})
-        except FencedError:
-            continue
-        stored.append(generation)
-    assert stored == [max(generations)]
+    @asynccontextmanager
+    async def open_case(self):
+        yield StateStoreCase(lambda: build_state_store(load_registry(), self.properties))
 
 
 async def test_a_closed_store_opens_again(stores):
@@ -112,21 +68,6 @@ async def test_a_state_that_cannot_be_read_is_a_clear_error_and_is_kept(stores, 
     assert "s3cr3t" not in str(raised.value)
     with pytest.raises(StateError, match=rf"subtask-0.*cannot be read: .*{said}"):
         await stores().open_generation(0)
-
-
-async def test_snapshots_are_in_the_order_of_subtasks(stores):
-    store = stores()
-    for subtask in (10, 2, 0):
-        await store.store(subtask, await store.open_generation(subtask), {"subtask": subtask})
-    assert await store.load() == [{"subtask": 0}, {"subtask": 2}, {"subtask": 10}]
-
-
-async def test_a_store_that_did_not_open_the_generation_may_still_own_it(stores):
-    generation = await stores().open_generation(0)
-    await stores().store(0, generation, {"mine": True})
-    assert await stores().load() == [{"mine": True}]
-    with pytest.raises(FencedError, match="must stop"):
-        await stores().store(0, generation - 1, {"mine": False})
 
 
 class ForgetfulStore(MemoryStore):

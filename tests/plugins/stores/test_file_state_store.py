@@ -7,15 +7,6 @@ import pytest
 from recordpublisher import ConfigurationError, FencedError, FileStateStore, Properties, StateError
 
 
-async def test_a_stored_state_is_loaded_again(tmp_path):
-    store = FileStateStore(tmp_path / "job")
-    generation = await store.open_generation(0)
-
-    await store.store(0, generation, {"version": 1, "shards": {}})
-
-    assert await FileStateStore(tmp_path / "job").load() == [{"version": 1, "shards": {}}]
-
-
 async def test_a_replaced_process_cannot_store(tmp_path):  # S6
     sleeper, successor = FileStateStore(tmp_path), FileStateStore(tmp_path)
     old, new = await sleeper.open_generation(0), await successor.open_generation(0)
@@ -25,16 +16,6 @@ async def test_a_replaced_process_cannot_store(tmp_path):  # S6
         await sleeper.store(0, old, {"position": "old"})
 
     assert await successor.load() == [{"position": "new"}]
-
-
-async def test_subtasks_do_not_fence_each_other(tmp_path):
-    store = FileStateStore(tmp_path)
-    first, second = await store.open_generation(0), await store.open_generation(1)
-
-    await store.store(0, first, {"subtask": 0})
-    await store.store(1, second, {"subtask": 1})
-
-    assert await store.load() == [{"subtask": 0}, {"subtask": 1}]
 
 
 async def test_the_state_of_an_earlier_version_is_refused(tmp_path):

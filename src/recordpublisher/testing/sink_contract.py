@@ -1,0 +1,164 @@
+"""The contract of sinks (S1, S6) as tests. Subclass `SinkContract`, provide a case, and run pytest.
+
+class TestFolderSink(SinkContract):
+    @asynccontextmanager
+    async def open_case(self):
+        async def written():
+            return [line for file in folder.iterdir() for line in file.read_bytes().splitlines()]
+
+        yield SinkCase(lambda: FolderSink(properties), written)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+from .contract import Contract
+
+ARRIVAL = 1_700_000_000.5
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCase:
+    """A target that is empty. `start` makes a sink that writes to it, as each start of a job does.
+
+    `written` reads the payloads that are in the target, those of one shard in their order. The contract writes payloads such as `b"7"`.
+    """
+
+    start: Callable[[], Sink]
+    written: Callable[[], Awaitable[Sequence[bytes]]]
+
+
+class SinkContract(Contract[SinkCase]):
+    """The tests. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
+
+    def test_what_was_flushed_is_in_the_target(self) -> None:
+        """Each record once, in the order of its shard; watermarks and idleness between the writes change nothing."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            await sink.write(_batch("a", 1, 2))
+            await sink.watermark(1_700_000_000_000)
+            await sink.write(_batch("b", 3))
+            await sink.idle()
+            await sink.write(_batch("a", 4, 5))
+            await sink.flush(_checkpoint(5))
+            written = await case.written()
+            assert sorted(written) == [b"1", b"2", b"3", b"4", b"5"]
+            assert [payload for payload in written if payload != b"3"] == [b"1", b"2", b"4", b"5"]
+            await sink.close()
+
+        self._check(check)
+
+    def test_checkpoints_without_records_succeed(self) -> None:
+        """A job makes them before its first record, and while nothing arrives."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            for _ in range(2):
+                await sink.flush(_checkpoint(0))
+            await sink.close()
+            assert list(await case.written()) == []
+
+        self._check(check)
+
+    def test_a_sink_that_wrote_nothing_can_be_closed(self) -> None:
+        """A job that fails at its start closes the sink, too."""
+
+        async def check(case: SinkCase) -> None:
+            sink = case.start()
+            await sink.open(SinkContext())
+            await sink.close()
+
+        self._check(check)
+
+    def test_a_restart_loses_nothing(self) -> None:
+        """What was flushed is still there. If `open` returns state, it is the checkpoint's, and nothing later is in the target (S6)."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            await sink.write(_batch("a", 1, 2))
+            await sink.flush(_checkpoint(2))
+            await sink.write(_batch("a", 3))
+            await sink.close()
+            following = case.start()
+            stored = _states(await following.open(SinkContext()))
+            written = list(await case.written())
+            if stored:
+                assert stored == [_checkpoint(2).state]
+                assert written == [b"1", b"2"], "the state and the records must be stored together"
+            else:
+                assert written[:2] == [b"1", b"2"]
+            await following.close()
+
+        self._check(check)
+
+    def test_a_replaced_start_cannot_store(self) -> None:
+        """A sink that stores state refuses a start that was replaced, with a FencedError, and stores nothing of it (S6)."""
+
+        async def check(case: SinkCase) -> None:
+            sleeper = await _opened(case)
+            await sleeper.flush(_checkpoint(0))
+            successor = case.start()
+            if _states(await successor.open(SinkContext())):
+                await sleeper.write(_batch("a", 1))
+                assert await _is_fenced(sleeper), "the flush of a replaced start must raise FencedError"
+                await successor.write(_batch("a", 2))
+                await successor.flush(_checkpoint(2, generation=2))
+                assert list(await case.written()) == [b"2"]
+            await sleeper.close()
+            await successor.close()
+
+        self._check(check)
+
+    def test_stored_positions_can_be_read_beside_the_job(self) -> None:
+        """`recordpublisher lag` reads them and disturbs nobody."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            await sink.flush(_checkpoint(0))
+            reader = case.start()
+            stored = await reader.stored_positions()
+            assert stored is None or _states(stored) == [_checkpoint(0).state]
+            await sink.write(_batch("a", 1))
+            await sink.flush(_checkpoint(1))
+            assert list(await case.written()) == [b"1"]
+            await sink.close()
+
+        self._check(check)
+
+
+async def _opened(case: SinkCase) -> Sink:
+    sink = case.start()
+    assert not _states(await sink.open(SinkContext())), "the case's target must be empty"
+    return sink
+
+
+def _batch(shard_id: str, *numbers: int) -> RecordBatch:
+    """The records of one partition key, with the number as payload and as sequence number."""
+    records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
+    position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
+    return RecordBatch(Shard("orders", shard_id), records, 0, position, (), len(records), size)
+
+
+def _checkpoint(position: int, generation: int = 1) -> Checkpoint:
+    return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
+
+
+def _states(stored: State | Sequence[State] | None) -> list[State]:
+    return [stored] if isinstance(stored, Mapping) else list(stored or [])
+
+
+async def _is_fenced(sink: Sink) -> bool:
+    try:
+        await sink.flush(_checkpoint(1))
+    except FencedError:
+        return True
+    return False

@@ -1,0 +1,95 @@
+"""The built-in sinks pass the contract of sinks (S1, S6)."""
+
+import json
+import sqlite3
+from contextlib import asynccontextmanager, closing
+
+import pyarrow.parquet
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.testing import SinkCase, SinkContract
+
+
+class TestMemory(SinkContract):
+    @asynccontextmanager
+    async def open_case(self):
+        sinks = []
+
+        def start():
+            sinks.append(rp.MemorySink())
+            return sinks[-1]
+
+        async def written():
+            return [record.data for sink in sinks for record in sink.records]
+
+        yield SinkCase(start, written)
+
+
+class TestCallback(SinkContract):
+    def sink(self, payloads):
+        return rp.CallbackSink(function=lambda batch: payloads.extend(batch.data))
+
+    @asynccontextmanager
+    async def open_case(self):
+        payloads = []
+
+        async def written():
+            return payloads
+
+        yield SinkCase(lambda: self.sink(payloads), written)
+
+
+class TestMap(TestCallback):
+    def sink(self, payloads):
+        async def handle(record):
+            payloads.append(record.data)
+
+        return rp.MapSink(handle)
+
+
+class InFolder(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.folder = tmp_path
+
+    def sink(self):
+        raise NotImplementedError
+
+    def payloads(self):
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def open_case(self):
+        async def written():
+            return self.payloads()
+
+        yield SinkCase(self.sink, written)
+
+
+class TestJsonl(InFolder):
+    def sink(self):
+        return rp.JsonlSink(rp.Properties(sink_jsonl_path=str(self.folder)))
+
+    def payloads(self):
+        lines = [line for file in sorted(self.folder.rglob("*.jsonl")) for line in file.read_text().splitlines()]
+        return [json.loads(line)["data"].encode() for line in lines]
+
+
+class TestParquet(InFolder):
+    def sink(self):
+        return rp.ParquetSink(rp.Properties(sink_parquet_path=str(self.folder)))
+
+    def payloads(self):
+        tables = [pyarrow.parquet.read_table(file) for file in sorted(self.folder.rglob("*.parquet"))]
+        return [payload for table in tables for payload in table["data"].to_pylist()]
+
+
+class TestSql(InFolder):
+    def sink(self):
+        uri = f"sqlite:///{self.folder}/job.db"
+        return rp.SqlSink(rp.Properties(sink_sql_uri=uri, job_name="job"))
+
+    def payloads(self):
+        with closing(sqlite3.connect(self.folder / "job.db")) as database:
+            return [data for (data,) in database.execute("SELECT data FROM records ORDER BY rowid")]

@@ -1,0 +1,120 @@
+"""A simple sink passes the contract, and each kind of broken sink fails one of its tests."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.testing import SinkCase, SinkContract, run_virtual
+
+
+class Target:
+    """What was committed: payloads, the state with them, and the generation that owns both."""
+
+    def __init__(self):
+        self.payloads, self.state, self.generation = [], None, 0
+
+
+class ListSink(rp.Sink):
+    """Keeps payloads until a checkpoint, which commits them with its state."""
+
+    def __init__(self, target):
+        self.target, self.waiting = target, []
+
+    async def open(self, context):
+        self.target.generation += 1
+        self.generation = self.target.generation
+        return self.target.state
+
+    async def write(self, batch):
+        self.waiting += batch.data
+
+    async def flush(self, checkpoint=None):
+        if self.generation != self.target.generation:
+            raise rp.FencedError("a newer start owns the list")
+        self.target.payloads += self.waiting
+        self.target.state, self.waiting = checkpoint.state, []
+
+
+class ListContract(SinkContract):
+    sink = ListSink
+
+    @asynccontextmanager
+    async def open_case(self):
+        target = Target()
+
+        async def written():
+            return target.payloads
+
+        yield SinkCase(lambda: self.sink(target), written)
+
+    def execute(self, work):
+        run_virtual(work)
+
+
+class TestASinkOfAList(ListContract):
+    """The contract, on virtual time."""
+
+
+class LosesOnFlush(ListSink):
+    """Returns from flush before the records are stored."""
+
+    async def flush(self, checkpoint=None):
+        self.target.state = checkpoint.state
+
+
+class CommitsOnWrite(ListSink):
+    """Stores records before the state that covers them."""
+
+    async def write(self, batch):
+        self.target.payloads += batch.data
+
+
+class IgnoresNewerStart(ListSink):
+    """Stores also after it was replaced."""
+
+    async def flush(self, checkpoint=None):
+        self.generation = self.target.generation
+        await super().flush(checkpoint)
+
+
+class FailsWithoutRecords(ListSink):
+    """Takes no checkpoint without records."""
+
+    async def flush(self, checkpoint=None):
+        assert self.waiting, "nothing to store"
+        await super().flush(checkpoint)
+
+
+class ReversesRecords(ListSink):
+    """Stores the records of a checkpoint in reverse order."""
+
+    async def flush(self, checkpoint=None):
+        self.waiting.reverse()
+        await super().flush(checkpoint)
+
+
+class FencesReaders(ListSink):
+    """Takes the target over from the running job to read its positions."""
+
+    async def stored_positions(self):
+        return await self.open(rp.SinkContext())
+
+
+@pytest.mark.parametrize(
+    ("broken", "test", "error"),
+    [
+        (LosesOnFlush, "test_what_was_flushed_is_in_the_target", AssertionError),
+        (CommitsOnWrite, "test_a_restart_loses_nothing", AssertionError),
+        (IgnoresNewerStart, "test_a_replaced_start_cannot_store", AssertionError),
+        (FailsWithoutRecords, "test_checkpoints_without_records_succeed", AssertionError),
+        (ReversesRecords, "test_what_was_flushed_is_in_the_target", AssertionError),
+        (FencesReaders, "test_stored_positions_can_be_read_beside_the_job", rp.FencedError),
+    ],
+)
+def test_a_broken_sink_is_found(broken, test, error):
+    contract = ListContract()
+    contract.sink = broken
+
+    with pytest.raises(error):
+        getattr(contract, test)()
