@@ -1,11 +1,16 @@
 """Every example of a command's help runs."""
 
+import asyncio
 import re
 
 import pytest
 import typer
 
 from recordpublisher.cli.app import app
+from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
+from recordpublisher.publishers.positions import StartingPosition
 
 from processes.command_line import json_results
 
@@ -19,7 +24,14 @@ def examples():
 
 
 EXAMPLES = [*examples()]
-SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail", "doctor")
+SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail", "doctor", "lag")
+
+
+async def _store_a_state(folder):
+    """Of a job that has stored its first checkpoint, and has read nothing yet."""
+    store = FileStateStore(folder)
+    states = {f"orders/shardId-00000000000{number}": ShardState(StartingPosition.trim_horizon()) for number in (0, 1)}
+    await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1, 0, 1))
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +40,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
     (folder / "job.properties").write_text("flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n")
+    asyncio.run(_store_a_state(folder / "state"))
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
 

@@ -98,10 +98,21 @@ def test_check_exits_with_0_while_no_record_is_older_than_the_interval(endpoint,
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_a_state_it_shows_which_shards_are_written_to(endpoint):
-    done = lag(endpoint, "--json")
+def test_without_a_state_it_shows_tips_and_rates(endpoint):
+    done = lag(endpoint, "--json", "-p", "flink.alarm.interval=1000000")
 
-    assert [json.loads(line)["isIdle"] for line in done.stdout.splitlines()] == [False, False]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["tip"] for line in lines] == [endpoint.sequences[shard][-1] for shard in IDS]
+    assert [line["recordsPerSecond"] for line in lines] == [pytest.approx(10 / 1000, rel=0.01)] * 2
+    assert [(line["isIdle"], line["lagMs"], line["unread"]) for line in lines] == [(False, None, None)] * 2
+
+
+def test_without_a_state_the_lag_is_shown_as_unknown(endpoint):
+    head, first, _ = lag(endpoint, "-p", "flink.alarm.interval=1000000").stdout.splitlines()
+
+    assert head.split() == ["SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE", "NUMBER"]
+    row = rf"{IDS[0]} +- +no +0\.01 +0\.01 +[\d.]+ \S+ +{endpoint.sequences[IDS[0]][-1]}$"
+    assert re.match(row, first), first
 
 
 WRONG = [

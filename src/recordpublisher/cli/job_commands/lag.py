@@ -55,7 +55,12 @@ def lag(
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 
-    It takes at most two small reads for each shard, however far behind it is. Without stored positions only the column IDLE is known.
+    It takes at most two small reads for each shard, however far behind it is. Without stored positions it shows what arrives: the
+    sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
+
+    Example: recordpublisher lag orders
+
+    Example: recordpublisher lag orders --state state --check
     """
     properties = read_properties(file, pairs, region, endpoint, profile)
     if state is not None:
@@ -67,7 +72,10 @@ def lag(
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
     lags = run_until_signal(_read_lags(stream, properties, positions, grace if check else None)) or []
-    typer.echo("\n".join(json_text(asdict(each)) for each in lags) if as_json else table(HEAD, [*map(_row, lags)]))
+    if as_json:
+        typer.echo("\n".join(json_text(asdict(each)) for each in lags))
+    else:
+        typer.echo(table(TIP_HEAD, [*map(_tip_row, lags)]) if positions is None else table(HEAD, [*map(_row, lags)]))
     alarms = [each for each in lags if each.alarm]
     for each in alarms:
         print_error(f"ALARM {each.shard}: {each.alarm}")
@@ -124,6 +132,7 @@ def _check_folder(properties: Properties) -> None:
 
 
 HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
+TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
@@ -131,6 +140,15 @@ def _row(lag: ShardLag) -> tuple[str, ...]:
     subtask = "-" if lag.subtask is None else str(lag.subtask)
     alarm = styled("ALARM", "red") if lag.alarm else ""
     return (lag.shard, subtask, duration(lag.lag_ms), _yes_no(lag.unread), _idle(lag), duration(lag.loss_ms), alarm)
+
+
+def _tip_row(lag: ShardLag) -> tuple[str, ...]:
+    rates = (_rate(lag.records_per_second), _rate(lag.bytes_per_second))
+    return (lag.shard, "-", _yes_no(lag.is_idle), *rates, duration(lag.tip_age_ms), lag.tip or "-")
+
+
+def _rate(per_second: float | None) -> str:
+    return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def _idle(lag: ShardLag) -> str:

@@ -1,4 +1,4 @@
-"""LagProbe: reads how far a job is behind each shard, with at most two small reads for each shard."""
+"""LagProbe: reads how far a job is behind each shard, or without its positions what arrives there, with at most two reads for each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
+from .shard_activity import measure_activity
 from .shard_lag import ShardLag, ShardProbe, is_overdue, lag_of, lost_shard_lag
 from .stored_positions import NOTHING_STORED, PositionsReader, StoredJob
 
@@ -107,6 +108,11 @@ class LagProbe:
             return None
 
     async def _probe(self, shard: Shard, job: StoredJob, now_ms: int) -> ShardProbe:
+        if self.store is None:
+            activity = await self._retried(
+                functools.partial(measure_activity, self.service, shard, now_ms, self.interval_ms)
+            )
+            return ShardProbe(shard, activity=activity)
         state = job.states.get(shard.key)
         tip = None if state is None else await self._tip(shard, state.starting_position(False))
         recent = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.shard_probe import TipDistance
 from recordpublisher.publishers.shards import Shard
+
+from .shard_activity import ShardActivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class ShardLag:
     `lag_ms`: the age of its oldest record that no checkpoint covers, 0 when there is none. `unread`: whether there is one.
     `is_idle`: no record arrived within the alarm interval; `idle_ms`: since the last one, where that is known. `loss_ms`: until that
     oldest record is past retention. `subtask`: whose checkpoint the position is from. `alarm`: why the shard needs attention.
+
+    The last four are known only where no positions are stored, see ShardActivity.
     """
 
     shard: str
@@ -28,21 +32,31 @@ class ShardLag:
     idle_ms: int | None
     loss_ms: int | None
     alarm: str | None = None
+    tip: str | None = None
+    tip_age_ms: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ShardProbe:
-    """What one probe read of a shard: its state (None: none is stored), what is unread after it, and what arrived lately."""
+    """What one probe read of a shard: its state (None: none is stored), what is unread after it, and what arrived lately.
+
+    `activity`: instead of all these, where no positions are stored.
+    """
 
     shard: Shard
-    state: ShardState | None
-    subtask: int | None
-    tip: TipDistance | None
-    recent: TipDistance | None
+    state: ShardState | None = None
+    subtask: int | None = None
+    tip: TipDistance | None = None
+    recent: TipDistance | None = None
+    activity: ShardActivity | None = None
 
 
 def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
     """The lag of a probed shard; `now_ms` by the service's clock."""
+    if probe.activity is not None:
+        return _lag_without_positions(probe.shard, probe.activity)
     state, tip = probe.state, probe.tip
     oldest_ms = None if tip is None else tip.oldest_ms
     is_known = state is not None and tip is not None
@@ -59,6 +73,13 @@ def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int |
         idle_ms=idle_ms,
         loss_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
     )
+
+
+def _lag_without_positions(shard: Shard, activity: ShardActivity) -> ShardLag:
+    rate = activity.records_per_second
+    is_idle = None if rate is None else rate == 0
+    idle_ms = activity.tip_age_ms
+    return ShardLag(shard.shard_id, None, None, None, None, None, is_idle, idle_ms, None, **asdict(activity))
 
 
 def lost_shard_lag(key: str, state: ShardState, subtask: int | None) -> ShardLag:

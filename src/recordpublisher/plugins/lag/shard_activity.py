@@ -1,0 +1,84 @@
+"""ShardActivity: what arrives in a shard, from one or two reads near its tip. It needs no stored position."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recordpublisher.publishers.kinesis.ports import PollingPort
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.records import UserRecord, to_millis
+from recordpublisher.publishers.shard_probe import MAX_READS, PAUSE_SECONDS
+from recordpublisher.publishers.shards import Shard
+
+FEW_RECORDS, MANY_RECORDS = 100, 1_000
+SHORT_MS = 2_000
+"""A shard takes 1 MB a second, so a read of this long brings at most the 2 MB that a shard returns each second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardActivity:
+    """Kinesis records and bytes of data that arrive each second, and the newest record: its sequence number and age in ms.
+
+    None: not known. Without a record within the interval the rates are 0 and the newest record is not known.
+    """
+
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    tip: str | None = None
+    tip_age_ms: int | None = None
+
+
+async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
+    """Read what arrived within the interval; where that is more than a few records, within the last two seconds.
+
+    Raises: KinesisError, nothing is retried.
+    """
+    records: Sequence[UserRecord] = ()
+    for window_ms, limit in ((interval_ms, FEW_RECORDS), (min(interval_ms, SHORT_MS), MANY_RECORDS)):
+        start_ms = now_ms - window_ms
+        found = await _read_since(port, shard, start_ms, limit)
+        if found is None:
+            return ShardActivity()
+        records, is_at_tip = found
+        if is_at_tip:
+            return _until_tip(records, start_ms, now_ms)
+    return _between(records)
+
+
+async def _read_since(
+    port: PollingPort, shard: Shard, start_ms: int, limit: int
+) -> tuple[Sequence[UserRecord], bool] | None:
+    """The first records from a time on, and whether there are no more. None: several empty responses in a row did not reach any."""
+    iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.at_timestamp(start_ms))
+    for _ in range(MAX_READS):
+        if iterator is None:
+            return (), True
+        response = await port.get_records(shard, iterator, limit)
+        is_at_tip = response.next_iterator is None or not response.millis_behind_latest
+        if response.records or is_at_tip:
+            return response.records, is_at_tip
+        iterator = response.next_iterator
+        await asyncio.sleep(PAUSE_SECONDS)
+    return None
+
+
+def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> ShardActivity:
+    if not records:
+        return ShardActivity(0.0, 0.0)
+    newest_ms = to_millis(records[-1].arrival)
+    seconds = (max(now_ms, newest_ms) - start_ms) / 1000
+    size = sum(len(record.data) for record in records)
+    return ShardActivity(
+        len(records) / seconds, size / seconds, records[-1].sequence_number, max(0, now_ms - newest_ms)
+    )
+
+
+def _between(records: Sequence[UserRecord]) -> ShardActivity:
+    """Of records with newer ones after them, whose number is not known."""
+    seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
+    if not seconds:
+        return ShardActivity()
+    size = sum(len(record.data) for record in records[1:])
+    return ShardActivity((len(records) - 1) / seconds, size / seconds)

@@ -1,0 +1,67 @@
+"""What arrives in a shard, from reads near its tip."""
+
+import pytest
+
+from recordpublisher.plugins.lag.shard_activity import ShardActivity, measure_activity
+from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.shard_entries import shard
+
+NOW, MINUTE = 10_000_000, 60_000
+
+
+class Port:
+    """A shard with records of 100 bytes that arrived at these times; the first reads of an iterator may be empty."""
+
+    def __init__(self, arrivals, empty=0):
+        self.arrivals = arrivals
+        self.empty = empty
+        self.reads = []
+
+    async def get_shard_iterator(self, shard, position):
+        return [arrival for arrival in self.arrivals if arrival >= position.timestamp_ms]
+
+    async def get_records(self, shard, iterator, limit):
+        self.reads.append(limit)
+        if self.empty:
+            self.empty -= 1
+            return ReadResponse([], 1000, iterator)
+        records = [UserRecord(b"x" * 100, str(arrival), arrival / 1000) for arrival in iterator[:limit]]
+        return ReadResponse(records, 1000 * (len(iterator) > limit), iterator[limit:])
+
+
+def activity(port):
+    return run_virtual(measure_activity(port, shard(), NOW, 2 * MINUTE))
+
+
+def test_a_quiet_shard_is_read_once_and_has_the_rate_of_the_interval():
+    port = Port([NOW - MINUTE, NOW - 30_000, NOW - 6_000])
+
+    assert activity(port) == ShardActivity(3 / 120, 300 / 120, str(NOW - 6_000), 6_000)
+    assert len(port.reads) == 1
+
+
+def test_a_busy_shard_has_the_rate_of_the_last_two_seconds():
+    port = Port(range(NOW - MINUTE, NOW, 10))
+
+    assert activity(port) == ShardActivity(100.0, 10_000.0, str(NOW - 10), 10)
+    assert len(port.reads) == 2
+
+
+def test_a_shard_with_too_many_records_to_read_has_their_rate_and_no_known_tip():
+    assert activity(Port(range(NOW - MINUTE, NOW))) == ShardActivity(1000.0, 100_000.0)
+
+
+def test_a_shard_without_records_in_the_interval_has_the_rate_0():
+    assert activity(Port([NOW - 3 * MINUTE])) == ShardActivity(0.0, 0.0)
+
+
+def test_empty_responses_on_the_way_are_read_past():
+    assert activity(Port([NOW - 6_000], empty=4)).tip == str(NOW - 6_000)
+
+
+@pytest.mark.parametrize("port", [Port([NOW - 6_000], empty=5), Port([NOW - 1] * 2_000)])
+def test_what_cannot_be_seen_is_not_known(port):
+    assert activity(port) == ShardActivity()
