@@ -87,10 +87,9 @@ def test_the_job_that_calls_a_function_for_each_record_runs(tmp_path):
     assert run_page(ROOT / "docs/how-to/handle-each-record.md", tmp_path, {}) == 1
 
 
-def test_compressed_payloads_are_read(served, tmp_path):
-    page = ROOT / "docs/how-to/read-compressed-payloads.md"
-
-    assert run_page(page, tmp_path, {"http://127.0.0.1:4567": served.url}) == 2
+@pytest.mark.parametrize("name", ["read-avro-and-protobuf", "read-compressed-payloads"])
+def test_the_pages_of_formats_run(name, served, tmp_path):
+    assert run_page(ROOT / f"docs/how-to/{name}.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 2
 
 
 def test_the_tests_of_the_guide_pass(tmp_path):

@@ -1,1 +1,1 @@
-"""Formats of payloads that need a library: decompression. Start at `decompression.py`."""
+"""Formats of payloads besides bytes, text and JSON: Avro, Protobuf, and decompression before any of them. Start at `avro.py`."""

@@ -62,10 +62,12 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookimpl
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
-    """Bytes, UTF-8 text and JSON."""
+    """Bytes, UTF-8 text, JSON, Avro and Protobuf."""
     registry.add("bytes", f"{PROJECT}.consumer.deserialization:BytesDeserializer")
     registry.add("text", f"{PROJECT}.consumer.deserialization:TextDeserializer")
     registry.add("json", f"{PROJECT}.consumer.deserialization:JsonDeserializer")
+    registry.add("avro", f"{PROJECT}.plugins.deserializers.avro:AvroDeserializer")
+    registry.add("protobuf", f"{PROJECT}.plugins.deserializers.protobuf:ProtobufDeserializer")
 
 
 @hookimpl

@@ -377,6 +377,18 @@ class JobSettings(TypedDict, total=False):
     """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do (W6). Not set: over TCP
     the names of the streams; in one process, subtasks with the same streams, parallelism and properties.
     """
+    deserializer_avro_schema: str
+    """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
+    deserializer_avro_schema_file: str
+    """`flink.deserializer.avro.schema.file`: A file with the Avro schema of the records (`.avsc`)."""
+    deserializer_protobuf_message: str
+    """`flink.deserializer.protobuf.message`: The full name of the Protobuf message in each record, for example `shop.Order`."""
+    deserializer_protobuf_descriptor_file: str
+    """`flink.deserializer.protobuf.descriptor.file`: A file of descriptors with the message: `protoc --include_imports
+    --descriptor_set_out=FILE`. Either this or `flink.deserializer.protobuf.module`.
+    """
+    deserializer_protobuf_module: str
+    """`flink.deserializer.protobuf.module`: The Python module that protoc generated, for example `orders_pb2`."""
     subtask_queue_bytes: int | str
     """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask (P6). In bytes."""
     shard_queue_bytes: int | str
@@ -393,4 +405,4 @@ class Settings(JobSettings, total=False):
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str
-    """`flink.deserializer`: How a record becomes a value: bytes, text, json, or a plugin's name."""
+    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, or a plugin's name."""

@@ -1,4 +1,4 @@
-"""The properties of a subtask: discovery, state, values, time, memory (C1)."""
+"""The properties of a subtask: discovery, state, values, time, formats, memory (C1)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CHECKPOINT_INTERVAL = integer(
 # values and time
 DESERIALIZER = text(
     "flink.deserializer",
-    "How a record becomes a value: bytes, text, json, or a plugin's name.",
+    "How a record becomes a value: bytes, text, json, avro, protobuf, or a plugin's name.",
     "bytes",
     group="Values and time",
 )
@@ -187,6 +187,32 @@ WATERMARK_GROUP = text(
     "Name of the job: subtasks of one group share a global watermark, others never do (W6). "
     "Not set: over TCP the names of the streams; in one process, subtasks with the same streams, parallelism and properties.",
     group="Values and time",
+)
+
+# formats
+AVRO_SCHEMA = text(
+    "flink.deserializer.avro.schema",
+    "The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`.",
+    group="Formats",
+)
+AVRO_SCHEMA_FILE = text(
+    "flink.deserializer.avro.schema.file", "A file with the Avro schema of the records (`.avsc`).", group="Formats"
+)
+PROTOBUF_MESSAGE = text(
+    "flink.deserializer.protobuf.message",
+    "The full name of the Protobuf message in each record, for example `shop.Order`.",
+    group="Formats",
+)
+PROTOBUF_DESCRIPTOR_FILE = text(
+    "flink.deserializer.protobuf.descriptor.file",
+    "A file of descriptors with the message: `protoc --include_imports --descriptor_set_out=FILE`. "
+    "Either this or `flink.deserializer.protobuf.module`.",
+    group="Formats",
+)
+PROTOBUF_MODULE = text(
+    "flink.deserializer.protobuf.module",
+    "The Python module that protoc generated, for example `orders_pb2`.",
+    group="Formats",
 )
 
 # memory

@@ -1,0 +1,55 @@
+"""AvroDeserializer: records that are one Avro value each, in the binary encoding; extra `avro`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import AVRO_SCHEMA, AVRO_SCHEMA_FILE
+from recordpublisher.publishers.records import RecordBatch
+
+try:
+    import fastavro
+except ImportError as error:
+    raise ImportError("the avro deserialiser needs the extra 'avro': pip install 'recordpublisher[avro]'") from error
+
+
+class AvroDeserializer:
+    """Decodes each record with the schema of the properties. A record of Avro becomes a dict. Raises: ConfigurationError."""
+
+    def __init__(self, properties: Properties) -> None:
+        text, path = properties.value(AVRO_SCHEMA), properties.value(AVRO_SCHEMA_FILE)
+        if (text is None) == (path is None):
+            reason = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by flink.deserializer=avro"
+            raise ConfigurationError(AVRO_SCHEMA.key, text, "an Avro schema as JSON", reason=reason)
+        key, given = (AVRO_SCHEMA.key, text) if path is None else (AVRO_SCHEMA_FILE.key, path)
+        try:
+            schema = text if path is None else Path(path).read_text(encoding="utf-8")
+            self._schema = fastavro.parse_schema(json.loads(schema or ""))
+        except (OSError, ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+            valid = "an Avro schema as JSON" if path is None else "a file with an Avro schema as JSON"
+            raise ConfigurationError(key, given, valid, reason=f"{type(error).__name__}: {error}") from error
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """The decoded values. Raises: ValueError for a record that does not fit the schema."""
+        return [self._value(data) for data in batch.data]
+
+    def _value(self, data: bytes) -> Any:
+        stream = io.BytesIO(data)
+        try:
+            value = fastavro.schemaless_reader(stream, self._schema, None)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise ValueError(
+                f"it does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
+            ) from error
+        if stream.tell() != len(data):
+            raise ValueError(
+                f"it does not fit the Avro schema: the value ends after {stream.tell()} of {len(data)} bytes"
+            )
+        return value

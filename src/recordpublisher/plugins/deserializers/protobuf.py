@@ -1,0 +1,60 @@
+"""ProtobufDeserializer: records that are one Protobuf message each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import PROTOBUF_DESCRIPTOR_FILE, PROTOBUF_MESSAGE, PROTOBUF_MODULE
+from recordpublisher.publishers.records import RecordBatch
+
+
+class ProtobufDeserializer:
+    """Parses each record as one message, of a class that comes from a file of descriptors or a module. Raises: ConfigurationError."""
+
+    def __init__(self, properties: Properties) -> None:
+        name = properties.value(PROTOBUF_MESSAGE)
+        pool = _pool(properties)
+        try:
+            descriptor = pool.FindMessageTypeByName(name or "")
+        except KeyError as error:
+            valid = "the full name of a message in the file or module, with its package"
+            raise ConfigurationError(PROTOBUF_MESSAGE.key, name, valid) from error
+        self._parse = message_factory.GetMessageClass(descriptor).FromString
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """The messages. Raises: DecodeError for a record that is no such message."""
+        return list(map(self._parse, batch.data))
+
+
+def _pool(properties: Properties) -> Any:
+    file, module = properties.value(PROTOBUF_DESCRIPTOR_FILE), properties.value(PROTOBUF_MODULE)
+    if (file is None) == (module is None):
+        reason = f"exactly one of it and {PROTOBUF_MODULE.key} is needed by flink.deserializer=protobuf"
+        raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, file, "a file of descriptors", reason=reason)
+    if module is not None:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever the module raises
+            valid = "a module that can be imported"
+            raise ConfigurationError(PROTOBUF_MODULE.key, module, valid, reason=str(error)) from error
+        return descriptor_pool.Default()
+    return _pool_of_file(file or "")
+
+
+def _pool_of_file(file: str) -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for described in descriptor_pb2.FileDescriptorSet.FromString(Path(file).read_bytes()).file:
+            pool.Add(described)
+    except (OSError, DecodeError, TypeError) as error:
+        valid = "a file of descriptors with all imports, written by protoc --include_imports --descriptor_set_out=FILE"
+        raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, file, valid, reason=str(error)) from error
+    return pool
