@@ -11,9 +11,9 @@ PLUGINS := tests/plugins
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
-LONG := kills or sinks or time or simulation or faults or hostile or benchmark
+LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
+.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -113,6 +113,9 @@ core-of-%: $(STAMP)
 	$(BIN)/uv venv --quiet --clear --python $* .venvs/newest-$*
 	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS)
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
+
+compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go on the embedded endpoint; needs Maven, npm, Go (two minutes)
+	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
