@@ -83,6 +83,7 @@ def pages() -> dict[str, str]:
         "conformance.md": _conformance_page(),
         "metrics.md": _metrics_page(),
         "spark-options.md": _spark_options_page(),
+        "troubleshooting.md": _page_of("docs/troubleshooting.py").page(),
     }
 
 
@@ -313,11 +314,16 @@ def _commands(name: str, group: Any) -> dict[str, Any]:
 
 
 def _conformance_page() -> str:
-    """From the data beside the tests: no module of the package knows it."""
-    spec: Any = spec_from_file_location("conformance_table", REFERENCE.parents[1] / "tests/conformance/table.py")
-    table = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(table)
-    return str(table.markdown())
+    return str(_page_of("tests/conformance/table.py").markdown())
+
+
+def _page_of(path: str) -> Any:
+    """A module that is in no package."""
+    file = REFERENCE.parents[1] / path
+    spec: Any = spec_from_file_location(f"page_of_{file.stem}", file)
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.

@@ -1,16 +1,12 @@
 """The tutorials are run as written: their files are created, their commands run, their output compared."""
 
-import os
-import subprocess
-import sys
-
 import boto3
 import pytest
 
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import ROOT
-from processes.documentation_page import blocks, run_page
+from processes.documentation_page import blocks, installed_package, run_page
 
 pytestmark = pytest.mark.slow
 TUTORIAL = ROOT / "docs/tutorial"
@@ -32,38 +28,27 @@ def test_first_sink(served, tmp_path):
 
     page, replacing = TUTORIAL / "first-sink.md", {"http://127.0.0.1:4567": served.url}
 
-    assert run_page(page, tmp_path, replacing, installed(page, tmp_path)) == 7
+    assert run_page(page, tmp_path, replacing, installed_package(page, tmp_path, NOT_OF_THE_PACKAGE)) == 7
 
 
 FIRST_PUBLISHER = TUTORIAL / "first-publisher.md"
 DYNAMODB = ROOT / "docs/how-to/read-dynamodb-streams.md"
 SAMPLES = {FIRST_PUBLISHER: "sample_publisher", DYNAMODB: "dynamodb_publisher"}
-NOT_OF_THE_PACKAGE = (None, "test_lines.py", "job.properties")
+NOT_OF_THE_PACKAGE = ("test_lines.py", "job.properties")
 
 
 @pytest.mark.parametrize("page", SAMPLES, ids=lambda page: page.stem)
 def test_the_page_shows_the_package_that_is_tested(page):
     for block in blocks(page, {}):
-        if block.file_name not in NOT_OF_THE_PACKAGE:
+        if block.file_name not in (None, *NOT_OF_THE_PACKAGE):
             sample = ROOT / "examples" / SAMPLES[page] / block.file_name
             assert block.text.partition("\n")[2] == sample.read_text(), block.file_name
 
 
-def installed(page, folder):
-    """A site with the package that a page shows."""
-    package, site = folder / "package", folder / "site"
-    for block in blocks(page, {}):
-        if block.file_name not in NOT_OF_THE_PACKAGE:
-            (package / block.file_name).parent.mkdir(parents=True, exist_ok=True)
-            (package / block.file_name).write_text(block.text)
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    install = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
-    subprocess.run(install, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
-    return site
-
-
 def test_first_publisher(tmp_path):
-    assert run_page(FIRST_PUBLISHER, tmp_path, {}, installed(FIRST_PUBLISHER, tmp_path)) == 4
+    assert (
+        run_page(FIRST_PUBLISHER, tmp_path, {}, installed_package(FIRST_PUBLISHER, tmp_path, NOT_OF_THE_PACKAGE)) == 4
+    )
 
 
 def test_read_dynamodb_streams(tmp_path):
@@ -76,7 +61,15 @@ def test_read_dynamodb_streams(tmp_path):
         dynamodb = boto3.client(
             "dynamodb", endpoint_url=url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y"
         )
-        assert run_page(DYNAMODB, tmp_path, {"http://127.0.0.1:4567": url}, installed(DYNAMODB, tmp_path)) == 2
+        assert (
+            run_page(
+                DYNAMODB,
+                tmp_path,
+                {"http://127.0.0.1:4567": url},
+                installed_package(DYNAMODB, tmp_path, NOT_OF_THE_PACKAGE),
+            )
+            == 2
+        )
         dynamodb.delete_table(TableName="orders")
         dynamodb.close()
     finally:

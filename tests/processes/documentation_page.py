@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,19 @@ def run_page(page: Path, folder: Path, replacing: Mapping[str, str], site: Path 
                 check(command, expected, folder, site)
                 count += 1
     return count
+
+
+def installed_package(page: Path, folder: Path, leave_out: Sequence[str] = ()) -> Path:
+    """A site with the package that the files of a page make, without those to leave out."""
+    package, site = folder / "package", folder / "site"
+    for block in blocks(page, {}):
+        if block.file_name not in (None, *leave_out):
+            (package / block.file_name).parent.mkdir(parents=True, exist_ok=True)
+            (package / block.file_name).write_text(block.text, encoding="utf-8")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    install = [sys.executable, "-m", "pip", "install", *options, "--target", site, package]
+    subprocess.run(install, check=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+    return site
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
