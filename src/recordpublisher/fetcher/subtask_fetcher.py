@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from recordpublisher.publishers.positions import StartingPosition
+
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
@@ -34,7 +36,7 @@ class SubtaskFetcher:
         self._dependencies = dependencies
         self._completion = RunCompletion()
         self._checkpoint_scheduler = CheckpointScheduler(
-            dependencies.settings.checkpoint_interval_ms, lambda: self._snapshotter.checkpoint(may_be_partial=True)
+            dependencies.settings.checkpoint_interval_ms, self._take_periodic_checkpoint
         )
         self._shards = shards = ShardLifecycle(dependencies, self._completion, self._checkpoint_scheduler.request)
         self._table = shards.table
@@ -70,15 +72,7 @@ class SubtaskFetcher:
         await dependencies.tracker.open(dependencies.subtask, dependencies.parallelism)
         dependencies.tracker.start_at(opened.lowest_watermark)
         dependencies.tracker.on_advance(shards.emitter.wake)
-        self._alarm_monitor.observer.start = opened.start
-        self._status_logger = StatusLogger(
-            dependencies.subtask,
-            shards.table,
-            shards.alignment,
-            shards.emitter.local_watermark,
-            dependencies.tracker,
-            dependencies.clock,
-        )
+        self._open_monitoring(opened.start)
         await self.checkpoint()
 
     async def run(self) -> BoundedResult:
@@ -105,7 +99,7 @@ class SubtaskFetcher:
             reason = await self._completion.wait()
         finally:
             await self._end_run(emitting, checkpointing, others)
-        await self.checkpoint()
+        await self._take_last_checkpoint()
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
             for entry in self._table
@@ -152,6 +146,24 @@ class SubtaskFetcher:
         return self._completion.is_running and all(entry.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
+
+    def _open_monitoring(self, start: StartingPosition) -> None:
+        dependencies, shards = self._dependencies, self._shards
+        self._alarm_monitor.observer.start = start
+        self._status_logger = StatusLogger(
+            dependencies.subtask,
+            shards.table,
+            shards.alignment,
+            shards.emitter.local_watermark,
+            dependencies.tracker,
+            dependencies.clock,
+        )
+
+    async def _take_periodic_checkpoint(self) -> None:
+        await self._snapshotter.checkpoint(may_be_partial=True)
+
+    async def _take_last_checkpoint(self) -> None:
+        await self.checkpoint()
 
     def _start_run(self, bounds: Bounds) -> None:
         self._completion.start()

@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 
 from ..execution import one_line
 from ..log_format import LogFormat, LogFormatOption
@@ -31,6 +32,12 @@ def run(
     endpoint: Endpoint = None,
     profile: Profile = None,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
+    elastic: Annotated[
+        bool,
+        typer.Option(
+            "--elastic", help="Share the shards with every process that runs this job; sets flink.shard.assignment."
+        ),
+    ] = False,
     subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
@@ -54,6 +61,7 @@ def run(
             _run_as_subtask(subtask, parallelism, metrics_folder)
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
+            properties = _with_assignment(properties, elastic, parallelism)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
             asyncio.run(_run(properties, job, parallelism, options, console))
     except Exception as error:
@@ -69,6 +77,16 @@ def _search_current_folder() -> None:
     folder = str(Path.cwd())
     if not sys.flags.safe_path and not {"", folder} & set(sys.path):
         sys.path.append(folder)
+
+
+def _with_assignment(properties: Properties, elastic: bool, parallelism: int) -> Properties:
+    """Raises: ConfigurationError for --elastic with several subtasks."""
+    if elastic:
+        properties = properties.merged({SHARD_ASSIGNMENT.key: "ELASTIC"})
+    if parallelism > 1 and properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        reason = "with ELASTIC assignment, start one process after the other: they share the shards"
+        raise ConfigurationError("--parallelism", parallelism, "1", reason=reason)
+    return properties
 
 
 def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None) -> None:

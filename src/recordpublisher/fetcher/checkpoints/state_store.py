@@ -7,6 +7,9 @@ from typing import Any
 
 from ..sink import State
 
+SUBTASK_PREFIX = "subtask-"
+"""What the names of the entries of a fixed number of subtasks begin with, in a conditional store."""
+
 
 class StateStore(ABC):
     """Stores one snapshot for each subtask of a job. Built as `StateStore(properties)`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
@@ -19,6 +20,18 @@ from .termination import TerminationCondition
 
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
 """How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
+
+
+class WriteGate(Protocol):
+    """Decides about the writes of a worker that others may replace (E4)."""
+
+    async def may_write(self, entry: ShardEntry) -> bool:
+        """Wait until the sink may be written to. False: the shard is not read any more, its batch must be dropped."""
+        ...
+
+    def has(self, entry: ShardEntry) -> bool:
+        """Whether the shard is still this worker's."""
+        ...
 
 
 class Emitter:
@@ -55,6 +68,8 @@ class Emitter:
         """Held around every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
+        self.write_gate: WriteGate | None = None
+        """Asked before each write, where shards move between processes."""
 
     def wake(self) -> None:
         """Something changed: check again what may be emitted."""
@@ -112,6 +127,10 @@ class Emitter:
         if len(batch) or batch.poisoned:
             entry.is_writing = True
             async with self.sink_lock:
+                if self.write_gate is not None and not await self.write_gate.may_write(entry):
+                    entry.is_writing = False
+                    self._queues.on_emitted(entry, freed)
+                    return
                 late = count_late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
                 if batch.poisoned:
                     await self._handle_undeserialized(batch)
@@ -121,6 +140,9 @@ class Emitter:
                 entry.late_after_idle += late
                 entry.advance(batch, self._clock.now_ms())
             self.records += len(batch)
+            if self.write_gate is not None and not self.write_gate.has(entry):
+                self._queues.on_emitted(entry, freed)
+                return
             termination.count_emitted(entry, batch)
         else:
             entry.advance(batch, self._clock.now_ms())

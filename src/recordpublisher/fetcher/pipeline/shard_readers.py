@@ -43,6 +43,7 @@ class ShardReaders:
         self.pinned_ms: int | None = None
         """The time that a LATEST start stands for (P3)."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._abandoned: set[asyncio.Task[None]] = set()
 
     def start_ready(
         self, on_changed: Callable[[ShardEntry], None], on_failed: Callable[[ShardEntry, BaseException], None]
@@ -67,18 +68,30 @@ class ShardReaders:
             if entry.key in self._tasks:  # otherwise its reader has failed
                 self._tasks[entry.key].cancel()
 
+    def abandon(self, entry: ShardEntry) -> None:
+        """Read no more of a shard, and drop what is queued: another process has it, or will have it."""
+        task = self._tasks.pop(entry.key, None)
+        if task is not None:
+            self._abandoned.add(task)
+            task.cancel()
+        self._drop_unread(entry)
+        entry.reading_finished = True
+
     async def stop(self) -> None:
         """Cancel every reader, and drop what was read but not emitted."""
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
         self._tasks.clear()
         for entry in self._table:
-            self._queues.drop(entry)
-            if entry.stage is ShardStage.DRAINING:
-                entry.stage = ShardStage.READING
+            self._drop_unread(entry)
             entry.reading_finished = False
             entry.idleness.on_interruption()
+
+    def _drop_unread(self, entry: ShardEntry) -> None:
+        self._queues.drop(entry)
+        if entry.stage is ShardStage.DRAINING:
+            entry.stage = ShardStage.READING
 
     def _start(self, entry: ShardEntry, on_failed: Callable[[ShardEntry, BaseException], None]) -> None:
         entry.at_tip = entry.has_seen_tip = False
@@ -92,6 +105,9 @@ class ShardReaders:
         def on_done(ended: asyncio.Task[None]) -> None:
             if self._tasks.get(entry.key) is ended:
                 del self._tasks[entry.key]
+            if ended in self._abandoned:
+                self._abandoned.remove(ended)
+                return
             error = None if ended.cancelled() else ended.exception()
             if error is not None:
                 on_failed(entry, error)

@@ -14,6 +14,7 @@ from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.dependencies import FetcherDependencies
+from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -33,6 +34,7 @@ from ..host.build_from_properties import (
     build_state_store,
     build_tracker,
 )
+from ..host.elastic_group import elastic_group_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import (
@@ -103,42 +105,44 @@ class DataFetcher:
         publisher.check(given, list(names))
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
-        store = build_state_store(registry, given) if state_store is None else state_store
+        dead_letters = build_dead_letter_sink(registry, given)
+        group = elastic_group_of(given, (sink, dead_letters), state_store, snapshots, parallelism)
+        if group is None and state_store is None:
+            state_store = build_state_store(registry, given)
         factory = publisher(given)  # type: ignore[call-arg]
         merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names, clock)
         self._lister = lister
         self.subtask = subtask
-        self._fetcher = SubtaskFetcher(
-            FetcherDependencies(
-                factory=factory,
-                discovery=ShardDiscovery(lister, list(names), of_fetcher.discovery_interval_ms),
-                sink=sink,
-                tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
-                decorator_for=batch_decorator_factory(
-                    registry, given, deserializer, timestamp_assigner, watermark_assigner
-                ),
-                settings=of_fetcher,
-                clock=clock,
-                assigner=build_shard_assigner(registry, given),
-                start=initial_position(given),
-                streams=tuple(names),
-                pin_latest=lister.server_time_ms,
-                retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
-                tip=lister.tip,
-                retention_ms=lister.retention_ms,
-                shard_exists=lister.shard_exists,
-                is_endless=lister.is_endless,
-                on_alarm=on_alarm,
-                use_continuations=publisher.resumes_by_continuation,
-                checkpoints=None if store is None else SubtaskCheckpoints(store, subtask),
-                dead_letters=build_dead_letter_sink(registry, given),
-                restore=snapshots,
-                subtask=subtask,
-                parallelism=parallelism,
-            )
+        dependencies = FetcherDependencies(
+            factory=factory,
+            discovery=ShardDiscovery(lister, list(names), of_fetcher.discovery_interval_ms),
+            sink=sink,
+            tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
+            decorator_for=batch_decorator_factory(
+                registry, given, deserializer, timestamp_assigner, watermark_assigner
+            ),
+            settings=of_fetcher,
+            clock=clock,
+            assigner=build_shard_assigner(registry, given),
+            start=initial_position(given),
+            streams=tuple(names),
+            pin_latest=lister.server_time_ms,
+            retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+            tip=lister.tip,
+            retention_ms=lister.retention_ms,
+            shard_exists=lister.shard_exists,
+            is_endless=lister.is_endless,
+            on_alarm=on_alarm,
+            use_continuations=publisher.resumes_by_continuation,
+            checkpoints=None if state_store is None else SubtaskCheckpoints(state_store, subtask),
+            dead_letters=dead_letters,
+            restore=snapshots,
+            subtask=subtask,
+            parallelism=parallelism,
         )
+        self._fetcher = SubtaskFetcher(dependencies) if group is None else elastic_fetcher(dependencies, group)
         self._handles_signals = handle_signals
         factory.prepare(list(names.values()))
 

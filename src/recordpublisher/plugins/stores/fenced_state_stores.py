@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, StateStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
@@ -18,7 +18,6 @@ from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 from .folder import FolderStore
 
 FORMAT = 2
-_PREFIX = "subtask-"
 _ATTEMPTS = 10
 
 
@@ -126,7 +125,7 @@ class ConditionalStateStore(StateStore):
 
     async def _entries(self) -> dict[str, tuple[str, StateEntry]]:
         """Version and entry by name, in the order of the subtasks."""
-        stored = await self._store.list(_PREFIX)
+        stored = await self._store.list(SUBTASK_PREFIX)
         entries = {
             name: (value.version, StateEntry.from_bytes(value.value, f"{name} in {self._store.place}"))
             for name, value in stored.items()
@@ -138,7 +137,7 @@ class ConditionalStateStore(StateStore):
 
 
 def _name(subtask: int) -> str:
-    return f"{_PREFIX}{subtask}"
+    return f"{SUBTASK_PREFIX}{subtask}"
 
 
 class FileStateStore(ConditionalStateStore):

@@ -305,6 +305,14 @@ class JobSettings(TypedDict, total=False):
     """`flink.shard.discovery.intervalmillis`: Interval of shard discovery (S3); -1 never. In ms."""
     shard_assigner: str
     """`flink.shard.assigner`: Which subtask reads which shard (S9): UNIFORM or a plugin's name."""
+    shard_assignment: Literal["STATIC", "ELASTIC"]
+    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same
+    flink.state.uri and flink.job.name share them; any of them may join, leave or fail while the others run.
+    """
+    lease_duration: int | str
+    """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
+    long. In ms.
+    """
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE
     and count it.

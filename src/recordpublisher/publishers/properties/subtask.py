@@ -20,6 +20,22 @@ SHARD_ASSIGNER = text(
     "UNIFORM",
     group="Discovery and state",
 )
+SHARD_ASSIGNMENT = choice(
+    "flink.shard.assignment",
+    "STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same flink.state.uri and flink.job.name share "
+    "them; any of them may join, leave or fail while the others run.",
+    "STATIC",
+    ("STATIC", "ELASTIC"),
+    group="Discovery and state",
+)
+LEASE_DURATION = integer(
+    "flink.lease.duration",
+    "ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this long.",
+    20_000,
+    2_000,
+    unit="ms",
+    group="Discovery and state",
+)
 ON_DATA_LOSS = choice(
     "flink.state.dataloss",
     "When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE and count it.",

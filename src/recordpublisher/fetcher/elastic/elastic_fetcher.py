@@ -1,0 +1,160 @@
+"""ElasticFetcher: a fetcher whose shards come and go with the leases of its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FencedError,
+    RecordPublisherError,
+    StateError,
+    StoreUnavailableError,
+    StreamNotFoundError,
+)
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
+from recordpublisher.publishers.shards import Shard
+
+from ..checkpoints.state_store import SUBTASK_PREFIX
+from ..dependencies import FetcherDependencies
+from ..leases.shard_listing import ShardListing
+from ..pipeline.bounds import BoundedResult, Bounds
+from ..shards.missing_shards import MissingShards
+from ..startup import OpenedJob
+from ..subtask_fetcher import SubtaskFetcher
+from .group_tracker import GroupTracker
+from .leased_shards import LeasedShards, check_streams
+from .worker_lives import ElasticGroup, WorkerLives
+
+log = logging.getLogger("recordpublisher.fetcher")
+LISTING_PAUSE_SECONDS = 1.0
+"""About how long to wait before another listing for a shard that the last one did not show."""
+
+
+class ElasticFetcher(SubtaskFetcher):
+    """Owns the part of this process in its group. Positions are stored with the leases and not as the snapshot of a subtask."""
+
+    def __init__(self, dependencies: FetcherDependencies, group: ElasticGroup, tracker: GroupTracker) -> None:
+        super().__init__(dependencies)
+        self._group = group
+        self._tracker = tracker
+        self.leased = LeasedShards(self._shards, self._snapshotter, dependencies.sink, dependencies.clock)
+        self._shards.emitter.write_gate = self.leased
+
+    async def open(self) -> None:
+        """Open the sink, list shards, and look at the group.
+
+        Raises: ConfigurationError for a sink that keeps positions, StateError, StreamNotFoundError, KinesisError.
+        """
+        dependencies = self._dependencies
+        context = await self._shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
+        if await dependencies.sink.open(context) is not None:
+            reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
+            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
+        await self._check_group()
+        self.leased.on_listed(await dependencies.discovery.list_all())
+        start = await self._start()
+        self._shards.readers.pinned_ms = start.timestamp_ms
+        self._snapshotter.resume_from(OpenedJob((), {}, start, start.timestamp_ms, generation=1))
+        interval = dependencies.settings.discovery_interval_ms / 1000
+        listing = ShardListing(
+            self._list_again,
+            MissingShards(dependencies.shard_exists),
+            start,
+            dependencies.clock,
+            interval if interval > 0 else float("inf"),
+        )
+        self._lives = WorkerLives(self._group, self.leased, listing, self._tracker, dependencies.clock)
+        self._open_monitoring(start)
+
+    async def run_bounded(self, bounds: Bounds) -> BoundedResult:
+        """Run until a bound is reached, then leave the group. The next run joins it again."""
+        try:
+            return await super().run_bounded(bounds)
+        finally:
+            await self._lives.cancel()
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, then store how far each shard was emitted (S6). Raises: FencedError, StateError, SinkError."""
+        with self._snapshotter.times.measured():
+            await self._lives.checkpoint()
+        return self.snapshot()
+
+    async def close(self) -> None:
+        """Close publishers, sink and the group's store."""
+        try:
+            await super().close()
+        finally:
+            await self._group.store.close()
+
+    def reasons_not_ready(self) -> list[str]:
+        """As for any subtask; and nothing is written while the group's store does not confirm heartbeats."""
+        reasons = super().reasons_not_ready()
+        if not reasons and not self._lives.may_write:
+            reasons.append(f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink")
+        return reasons
+
+    def _start_run(self, bounds: Bounds) -> None:
+        super()._start_run(bounds)
+        self._lives.start(self._completion.start_task)
+
+    async def _discover(self) -> None:
+        """List shards when a lease names one that this process does not know."""
+        while True:
+            await self.leased.has_unknown.wait()
+            self.leased.has_unknown.clear()
+            check_streams(self.leased.unknown, self._dependencies.streams)
+            try:
+                self.leased.on_listed(await self._list_again())
+            except StoreUnavailableError as error:
+                log.warning("%s", error)
+                self.leased.has_unknown.set()
+            await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+
+    async def _take_periodic_checkpoint(self) -> None:
+        """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
+        try:
+            await self.checkpoint()
+        except (StoreUnavailableError, FencedError) as error:
+            log.warning("a checkpoint was not stored: %s", error)
+
+    async def _take_last_checkpoint(self) -> None:
+        await self._lives.leave()
+
+    async def _check_group(self) -> None:
+        """Positions of a fixed number of subtasks are not taken over (E10). Raises: StateError."""
+        store = self._group.store
+        if await self._group.documents.read_table() is None and await store.list_names(SUBTASK_PREFIX):
+            raise StateError(
+                f"{store.place} has the positions of a job with flink.shard.assignment=STATIC, which ELASTIC cannot go on from yet: "
+                "use another flink.state.uri or flink.job.name"
+            )
+
+    async def _start(self) -> StartingPosition:
+        """Where a new group begins; LATEST becomes a time of the service's clock (P3)."""
+        job = self._dependencies
+        if job.start.type is not PositionType.LATEST:
+            return job.start
+        return StartingPosition.at_timestamp(await job.pin_latest(job.streams[0]))
+
+    async def _list_again(self) -> Sequence[Shard]:
+        """Raises: StreamNotFoundError; StoreUnavailableError for any other reason, which is tried again."""
+        try:
+            return await self._dependencies.discovery.list_all()
+        except StreamNotFoundError:
+            raise
+        except RecordPublisherError as error:
+            raise StoreUnavailableError(f"the shards cannot be listed: {error}") from error
+
+
+def elastic_fetcher(dependencies: FetcherDependencies, group: ElasticGroup) -> ElasticFetcher:
+    """A fetcher that owns shards by its leases only. No process sees the end of a finite source: others may still read."""
+    tracker = GroupTracker()
+    job = replace(dependencies, tracker=tracker, assigner=lambda shard, parallelism: -1, is_endless=lambda stream: True)
+    return ElasticFetcher(job, group, tracker)

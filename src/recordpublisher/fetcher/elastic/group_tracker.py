@@ -1,0 +1,43 @@
+"""GroupTracker: the global watermark of a group of workers, as its store has it (E8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from ..watermark_functions import raised
+
+
+class GroupTracker(WatermarkTracker):
+    """Owns the highest value that this process knows. Workers state their watermarks with their heartbeats, not here.
+
+    Parents are read before their children by the lease table (E7): for the fetcher, shards of other workers are finished.
+    """
+
+    def __init__(self) -> None:
+        self.group_watermark: Callable[[], int | None] = lambda: None
+        """Of the worker that runs now."""
+        self.on_suspension: Callable[[], None] = lambda: None
+        """Called when this process was suspended."""
+        self._highest: int | None = None
+
+    def report(self, report: SubtaskReport) -> int | None:
+        """The group's watermark."""
+        return self.current()
+
+    def current(self) -> int | None:
+        """The highest value known; it never falls, also not when a new worker joins in this process (W6)."""
+        self._highest = raised(self._highest, self.group_watermark())
+        return self._highest
+
+    def after_suspension(self) -> None:
+        """Others may have replaced the worker meanwhile."""
+        self.on_suspension()
+
+    def is_finished(self, shard: str) -> bool:
+        """Always: a child gets a lease when its parents have ended."""
+        return True
+
+    def final_watermark(self, shard: str) -> int | None:
+        """None: a child's lease begins with the watermark of its parents (W5)."""
+        return None

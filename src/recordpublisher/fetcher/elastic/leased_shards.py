@@ -1,0 +1,176 @@
+"""LeasedShards: begins, stops and drops shards of a running fetcher, as the leases of its worker say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.shards import Shard
+
+from ..leases.documents.position_part import StoredPosition
+from ..leases.planning.group_watermark import ShardWatermark
+from ..leases.write_permission import WritePermission
+from ..shard_lifecycle import ShardLifecycle
+from ..shards.lineage import parent_keys
+from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_state import ShardState
+from ..sink import Checkpoint, Sink
+from ..snapshotter import Snapshotter
+
+LOAD_SECONDS = 60.0
+"""For how long a shard must be read until its bytes a second are known."""
+PERMISSION_POLL_SECONDS = 0.1
+
+
+class Begun(NamedTuple):
+    """With which state a shard began here, and when (monotonic seconds)."""
+
+    state: ShardState
+    seconds: float
+
+
+class LeasedShards:
+    """The ShardReaders port, and the emitter's WriteGate. Owns which shards were begun, and which of them are stopped.
+
+    The lease table has only the keys of shards. One whose hash range this process has not seen yet waits in `unknown` for a listing.
+    """
+
+    def __init__(self, shards: ShardLifecycle, snapshotter: Snapshotter, sink: Sink, clock: Clock) -> None:
+        self._shards = shards
+        self._snapshotter = snapshotter
+        self._sink = sink
+        self._clock = clock
+        self._known: dict[str, Shard] = {}
+        self._begun: dict[str, Begun] = {}
+        self._stopped: set[str] = set()
+        self.permission: WritePermission | None = None
+        """Of the worker that runs now."""
+        self.has_unknown = asyncio.Event()
+
+    @property
+    def unknown(self) -> set[str]:
+        """The shards that were begun and that no listing has shown yet."""
+        return {key for key in self._begun if key not in self._shards.table}
+
+    def on_listed(self, listed: Iterable[Shard]) -> None:
+        """All shards were listed: read those that wait for it."""
+        self._known = {shard.key: shard for shard in listed}
+        for key in self.unknown:
+            self._add(key)
+        self._shards.start_readers()
+
+    # --- ShardReaders ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, shard: str, state: ShardState) -> None:
+        """Read a shard from this state on."""
+        self._begun[shard] = Begun(state, self._clock.monotonic())
+        self._add(shard)
+        self._shards.start_readers()
+
+    async def stop(self, shards: Collection[str]) -> None:
+        """Read these shards no more. Returns when no write of theirs is going on."""
+        self._stopped |= self._begun.keys() & set(shards)
+        for key in shards:
+            if key in self._shards.table:
+                entry = self._shards.table[key]
+                self._shards.readers.abandon(entry)
+                self._shards.update(entry)
+        async with self._shards.emitter.sink_lock:  # a write that waits for the lock finds that it may not
+            pass
+
+    def drop(self, shards: Collection[str]) -> None:
+        """Forget these shards."""
+        for key in shards:
+            self._begun.pop(key, None)
+            self._stopped.discard(key)
+            if key in self._shards.table:
+                self._shards.readers.abandon(self._shards.table[key])
+                self._shards.owned.remove(key)
+
+    def drop_all(self) -> None:
+        """Forget every shard."""
+        self.drop(tuple(self._begun))
+
+    async def checkpoint(self) -> Mapping[str, StoredPosition]:
+        """The position of each shard, after the sink has flushed everything before it (S6)."""
+        async with self._shards.emitter.sink_lock:
+            positions = {key: self._position(key) for key in self._begun}
+            state = self._snapshotter.snapshot()
+            await self._shards.bad_records.flush()
+            await self._sink.flush(Checkpoint(state))
+        return positions
+
+    def watermarks(self) -> Mapping[str, ShardWatermark]:
+        """With what each shard counts; one that has ended counts until the lease table has its children."""
+        return {key: self._watermark(key) for key in self._begun}
+
+    @property
+    def is_held(self) -> bool:
+        """Whether alignment holds a shard back."""
+        return any(entry.held_since is not None for entry in self._shards.table)
+
+    def loads(self) -> Mapping[str, float]:
+        """Bytes a second of each shard that was read for a minute."""
+        now = self._clock.monotonic()
+        seconds = {key: now - begun.seconds for key, begun in self._begun.items()}
+        return {
+            entry.key: entry.payload_bytes / seconds[entry.key]
+            for entry in self._shards.table
+            if seconds.get(entry.key, 0.0) >= LOAD_SECONDS
+        }
+
+    # --- WriteGate -------------------------------------------------------------------------------------------------------------
+
+    async def may_write(self, entry: ShardEntry) -> bool:
+        """Wait for the permission, as long as the shard is read here (E4)."""
+        while self.has(entry) and entry.key not in self._stopped:
+            self._shards.suspension.check()
+            if self.permission is not None and self.permission.is_given:
+                return True
+            await asyncio.sleep(PERMISSION_POLL_SECONDS)
+        return False
+
+    def has(self, entry: ShardEntry) -> bool:
+        """Whether the shard was not dropped."""
+        return entry.key in self._shards.table and self._shards.table[entry.key] is entry
+
+    # ---------------------------------------------------------------------------------------------------------------------------
+
+    def _add(self, key: str) -> None:
+        shard = self._known.get(key) or self._shards.table.listed_shards().get(
+            key
+        )  # a child that its parent's end has named
+        if shard is None:
+            self.has_unknown.set()
+            return
+        entry = self._shards.table.add(shard, self._begun[key].state)
+        entry.owned_since_ms = self._clock.now_ms()
+        entry.reading_finished = key in self._stopped
+        self._shards.count_without_bounds(entry)
+
+    def _position(self, key: str) -> StoredPosition:
+        if key not in self._shards.table:
+            return StoredPosition(self._begun[key].state)
+        entry = self._shards.table[key]
+        children = {child.key: tuple(parent_keys(child)) for child in entry.children} if entry.state.ended else {}
+        return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
+
+    def _watermark(self, key: str) -> ShardWatermark:
+        if key not in self._shards.table:
+            return ShardWatermark(self._begun[key].state.watermark)
+        entry = self._shards.table[key]
+        is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
+        return ShardWatermark(entry.alignment_watermark, is_idle)
+
+
+def check_streams(shards: Iterable[str], streams: Collection[str]) -> None:
+    """Every process of a group reads the same streams. Raises: StateError."""
+    others = sorted({key.rpartition("/")[0] for key in shards} - set(streams))
+    if others:
+        raise StateError(
+            f"the group of this job reads {', '.join(others)}, and this process does not: all processes with the same flink.state.uri "
+            "and flink.job.name must read the same streams"
+        )

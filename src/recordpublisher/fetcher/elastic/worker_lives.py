@@ -1,0 +1,116 @@
+"""WorkerLives: takes part in the group of processes. A worker that others have sealed goes on as a new one (E1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+
+from ..conditional_store import ConditionalStore
+from ..leases.documents.group_store import GroupStore
+from ..leases.lease_settings import LeaseSettings
+from ..leases.shard_listing import ShardListing
+from ..leases.worker import Worker
+from .group_tracker import GroupTracker
+from .leased_shards import LeasedShards
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticGroup:
+    """Where a group keeps its leases and positions, and its times."""
+
+    store: ConditionalStore
+    settings: LeaseSettings
+
+    @property
+    def documents(self) -> GroupStore:
+        """The group's documents. A call waits for an interval at most: a later answer would be of no use."""
+        return GroupStore(self.store, self.settings.interval)
+
+
+class WorkerLives:
+    """Owns the worker of this process, one life after the other."""
+
+    def __init__(
+        self, group: ElasticGroup, shards: LeasedShards, listing: ShardListing, tracker: GroupTracker, clock: Clock
+    ) -> None:
+        self._group = group
+        self._shards = shards
+        self._listing = listing
+        self._tracker = tracker
+        self._clock = clock
+        self._worker: Worker | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_leaving = False
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a heartbeat was confirmed lately."""
+        return self._worker is not None and self._worker.permission.is_given
+
+    def start(self, start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        """Join the group. `start_task` runs the work in a background task."""
+        self._is_leaving = False
+        self._task = start_task(self._run())
+
+    async def checkpoint(self) -> None:
+        """Store how far each shard was emitted. Raises: FencedError, StateError, errors of the sink."""
+        if self._worker is not None:
+            await self._worker.checkpoint()
+
+    async def leave(self) -> None:
+        """Store all positions and give all shards up: others need not wait for the leases to expire.
+
+        Raises: StoreUnavailableError when the store does not answer for the lease duration.
+        """
+        self._is_leaving = True
+        if self._task is None:
+            return
+        if self._worker is not None:
+            self._worker.leave()
+        silent, settings = 0.0, self._group.settings
+        while not (await asyncio.wait([self._task], timeout=settings.interval))[0]:
+            silent = 0.0 if self.may_write else silent + settings.interval
+            if silent > settings.duration:
+                await self.cancel()
+                raise StoreUnavailableError(
+                    f"{self._group.store.place} does not answer: the last checkpoint is missing, and other processes take the shards "
+                    "when their leases have expired"
+                )
+        await self._task
+
+    async def cancel(self) -> None:
+        """End the worker as it is. Its leases expire."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while not self._is_leaving:
+            self._shards.drop_all()
+            worker = self._join()
+            try:
+                await worker.run()
+            except FencedError as error:
+                log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
+            else:
+                log.info("worker %s has left its group", worker.name)
+                return
+
+    def _join(self) -> Worker:
+        name = secrets.token_hex(8)
+        worker = Worker(name, self._group.documents, self._shards, self._listing, self._group.settings, self._clock)
+        log.info("worker %s joins its group in %s", name, self._group.store.place)
+        self._worker = worker
+        self._shards.permission = worker.permission
+        self._tracker.group_watermark = lambda: worker.group_watermark
+        self._tracker.on_suspension = worker.permission.on_suspension
+        return worker

@@ -1,0 +1,90 @@
+"""`flink.shard.assignment=ELASTIC`: checks what it cannot be combined with, and opens the store of the group (C2)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import (
+    JOB_NAME,
+    LEASE_DURATION,
+    LOOKAHEAD,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+    TRACKER,
+    TRACKER_TIMEOUT,
+)
+
+from ..stores.by_location import back_end_of, conditional_store_of
+
+DYNAMODB_SHARDS_PER_PART = 16
+"""DynamoDB bills whole items: what did not change should not be in the same one. Other stores have all positions of a worker in one."""
+
+
+def elastic_group_of(
+    properties: Properties,
+    sinks: Sequence[Sink | None],
+    state_store: StateStore | None,
+    restore: Sequence[State],
+    parallelism: int,
+) -> ElasticGroup | None:
+    """The group of this process; None with STATIC assignment. Raises: ConfigurationError."""
+    if properties.value(SHARD_ASSIGNMENT) != "ELASTIC":
+        return None
+    if parallelism != 1:
+        reason = "with ELASTIC assignment, processes are started one by one and share the shards"
+        raise ConfigurationError("parallelism", parallelism, "1", reason=reason)
+    if state_store is not None or restore:
+        key = "restore" if restore else "state_store"
+        reason = f"with ELASTIC assignment the positions are at {STATE_URI.key}"
+        raise ConfigurationError(key, "an argument", "not given", reason=reason)
+    for sink in sinks:
+        _check_sink(sink)
+    settings = _settings(properties)
+    _check_alignment(properties)
+    uri, job = properties.value(STATE_URI), properties.value(JOB_NAME)
+    if uri is None:
+        raise ConfigurationError(
+            STATE_URI.key, None, STATE_URI.valid, reason="ELASTIC keeps leases and positions there"
+        )
+    if back_end_of(uri) == "SQL" and job is None:
+        raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the group is kept under this name")
+    return ElasticGroup(conditional_store_of(uri, STATE_URI.key, properties, job=job or ""), settings)
+
+
+def _check_sink(sink: Sink | None) -> None:
+    """A sink that keeps positions must be fenced by worker, which none is yet (E1)."""
+    if sink is not None and type(sink).stored_positions is not Sink.stored_positions:
+        reason = f"{type(sink).__name__} keeps positions with what it writes, and cannot hand them from process to process yet"
+        raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
+
+
+def _settings(properties: Properties) -> LeaseSettings:
+    """A sealed worker holds the watermark until its shards are taken: the tracker timeout must be longer than that (E8)."""
+    duration_ms, timeout_ms = properties.value(LEASE_DURATION), properties.value(TRACKER_TIMEOUT)
+    if TRACKER_TIMEOUT.key not in properties:
+        timeout_ms = max(timeout_ms, 3 * duration_ms)
+    if timeout_ms < 2 * duration_ms:
+        raise ConfigurationError(
+            TRACKER_TIMEOUT.key, timeout_ms, f"at least {2 * duration_ms}, twice {LEASE_DURATION.key}"
+        )
+    is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
+    shards_per_part = DYNAMODB_SHARDS_PER_PART if is_dynamodb else sys.maxsize
+    return LeaseSettings(duration_ms / 1000, timeout_ms / 1000, shards_per_part)
+
+
+def _check_alignment(properties: Properties) -> None:
+    tracker, lookahead_ms = properties.value(TRACKER), properties.value(LOOKAHEAD)
+    if (tracker or "").upper() != "IN_PROCESS":
+        reason = "with ELASTIC assignment the global watermark is in the store of the group"
+        raise ConfigurationError(TRACKER.key, tracker, "not set", reason=reason)
+    least_ms = round(3 * HELD_SECONDS * 1000)
+    if lookahead_ms is not None and lookahead_ms < least_ms:
+        reason = "ELASTIC learns the global watermark once a second: with less, a live stream could not be followed"
+        raise ConfigurationError(LOOKAHEAD.key, lookahead_ms, f"at least {least_ms}", reason=reason)

@@ -1,0 +1,141 @@
+"""Elastic fetchers on one virtual loop, over one store in memory and one scripted source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
+from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.records import RecordBatch
+
+from ..memory_store import MemoryStore
+from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
+
+DURATION = 20.0
+
+
+class ConnectedStore(MemoryStore):
+    """The connection of one process to the shared values, which can be cut."""
+
+    def __init__(self, shared: MemoryStore) -> None:
+        super().__init__()
+        self.values = shared.values
+        self._shared = shared
+        self.is_cut = False
+
+    async def get(self, name: str) -> Any:
+        self._check()
+        return await self._shared.get(name)
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> Any:
+        self._check()
+        return await self._shared.list(prefix)
+
+    def _write(self, name: str, value: bytes, expected: str | None) -> str:
+        self._check()
+        return self._shared._write(name, value, expected)
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise StoreUnavailableError("cut off")
+
+
+class TimedSink(RecordingSink):
+    """Knows when each batch was written, and writes into the rows of the whole group, too."""
+
+    def __init__(self, group_rows: list[tuple[str, int]], cost: float) -> None:
+        super().__init__(cost)
+        self.times: list[float] = []
+        self._group_rows = group_rows
+
+    async def write(self, batch: RecordBatch) -> None:
+        before = len(self.rows)
+        await super().write(batch)
+        self.times.append(asyncio.get_running_loop().time())
+        self._group_rows += self.rows[before:]
+
+
+class ElasticProcess:
+    """Owns one fetcher and its run."""
+
+    def __init__(
+        self,
+        source: ScriptedSource,
+        store: ConnectedStore,
+        sink: TimedSink,
+        properties: dict[str, object],
+        streams: tuple[str, ...],
+    ) -> None:
+        self.store = store
+        self.sink = sink
+        dependencies = fetcher_dependencies(source, sink, properties, streams=streams)
+        self.fetcher: ElasticFetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
+
+    async def start(self) -> None:
+        await self.fetcher.open()
+        self.running = asyncio.create_task(self.fetcher.run())
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        self.fetcher.stop()
+        await self.running
+        await self.fetcher.close()
+
+    async def kill(self) -> None:
+        """The process is gone, without a word."""
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+    @property
+    def shards(self) -> set[str]:
+        """Those that it reads."""
+        return {key.removeprefix("s/") for key in self.fetcher.metrics()["shards"]}
+
+
+class ElasticProcesses:
+    """Owns the source, the store, and the rows that all processes have written, in order."""
+
+    def __init__(self, shards: int, cost: float = 0.0) -> None:
+        self.source = ScriptedSource()
+        self.store = MemoryStore()
+        self.rows: list[tuple[str, int]] = []
+        self._cost = cost
+        self.sent: set[tuple[str, int]] = set()
+        for number in range(shards):
+            self.source.add(f"shard-{number}")
+
+    async def join(self, streams: tuple[str, ...] = ("s",), **properties: object) -> ElasticProcess:
+        """Start a process."""
+        store = ConnectedStore(self.store)
+        given = {"flink.state.checkpoint.interval": 5_000, **properties}
+        process = ElasticProcess(self.source, store, TimedSink(self.rows, self._cost), given, streams)
+        await process.start()
+        return process
+
+    async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
+        """Start two processes, and wait until each reads half of the shards."""
+        first, second = await self.join(**properties), await self.join(**properties)
+        half = len(self.source.shards) // 2
+        await self.wait_until(lambda: len(first.shards) == len(second.shards) == half)
+        return first, second
+
+    def send(self, count: int = 5) -> None:
+        """Some records into every open shard."""
+        for scripted in self.source.shards.values():
+            if not scripted.closed:
+                times = [len(scripted.times) + each for each in range(count)]
+                scripted.put(*times)
+                self.sent |= {(scripted.shard.shard_id, time) for time in times}
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float = 300) -> None:
+        """Wait for at most some minutes of virtual time."""
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - conditions of several processes
+                await asyncio.sleep(0.1)
+
+    async def wait_until_all_is_written(self) -> None:
+        await self.wait_until(lambda: self.sent <= set(self.rows))

@@ -1,0 +1,274 @@
+"""Elastic fetchers share the shards of a stream while they come and go: no record is lost (E1, E4, E5, E7)."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
+from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.memory_store import MemoryStore
+from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
+
+
+def test_processes_share_the_shards_and_a_joiner_causes_no_repeat():
+    async def story():
+        group = ElasticProcesses(shards=6)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 6)
+        group.send()
+        second = await group.join()
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 3)
+        group.send()
+        await group.wait_until_all_is_written()
+        assert first.shards.isdisjoint(second.shards)
+        await first.stop()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
+
+
+def test_the_shards_of_a_process_that_stops_are_read_without_waiting_for_its_leases():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first, second = await group.join_two()
+        await first.stop()
+        group.send()
+        before = asyncio.get_running_loop().time()
+        await group.wait_until_all_is_written()
+        took = asyncio.get_running_loop().time() - before
+        await second.stop()
+        return group, took
+
+    group, took = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
+    assert took < DURATION / 2
+
+
+def test_the_shards_of_a_killed_process_are_read_by_the_others():
+    async def story():
+        group = ElasticProcesses(shards=4, cost=0.3)
+        first, second = await group.join_two()
+        group.send(40)
+        await group.wait_until(lambda: bool(first.sink.rows and second.sink.rows))
+        await first.kill()
+        group.send()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    assert set(group.rows) == group.sent
+
+
+def test_a_process_that_does_not_reach_the_store_stops_writing_and_comes_back():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first, second = await group.join_two()
+        first.store.is_cut = True
+        cut_at = asyncio.get_running_loop().time()
+        for _ in range(60):
+            group.send()
+            await asyncio.sleep(1)
+        await group.wait_until(lambda: len(second.shards) == 4)
+        first.store.is_cut = False
+        back_at = asyncio.get_running_loop().time()
+        await group.wait_until(lambda: not first.shards)
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 2)
+        group.send()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        await second.stop()
+        while_cut = [time - cut_at for time in first.sink.times if cut_at < time < back_at]
+        return group, while_cut
+
+    group, while_cut = run_virtual(story())
+    assert set(group.rows) == group.sent
+    assert max(while_cut) < DURATION * 2 / 3
+
+
+def test_children_are_read_after_their_parent_whoever_reads_them():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first, second = await group.join_two()
+        group.send(30)
+        group.source.split("shard-0", "left", "right")
+        group.send(30)
+        await group.wait_until_all_is_written()
+        await first.stop()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    of_lineage = [shard for shard, _ in group.rows if shard in ("shard-0", "left", "right")]
+    assert "shard-0" not in of_lineage[of_lineage.index("left") :]
+    assert sorted(group.rows) == sorted(group.sent)
+
+
+def test_each_shard_is_written_in_order_while_it_moves():
+    async def story():
+        group = ElasticProcesses(shards=5, cost=0.2)
+        first = await group.join()
+        group.send(60)
+        second = await group.join()
+        await group.wait_until(lambda: len(second.shards) >= 2)
+        await first.stop()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    for number in range(5):
+        times = [time for shard, time in group.rows if shard == f"shard-{number}"]
+        assert all(later == earlier + 1 for earlier, later in pairwise(times))
+
+
+def test_a_job_goes_on_where_the_last_process_has_stopped():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join()
+        group.send()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        group.send()
+        second = await group.join()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
+
+
+def test_alignment_holds_shards_of_different_processes_together():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        aligned = {"flink.watermark.lookahead.millis": 3_000}
+        first, second = await group.join_two(**aligned)
+        slow, fast = (next(iter(each.shards)) for each in (first, second))
+        group.source.shards[f"s/{fast}"].put(1_000, 20_000)
+        await asyncio.sleep(60)
+        waiting = list(second.sink.rows)
+        group.source.shards[f"s/{slow}"].put(18_000)
+        await group.wait_until(lambda: (fast, 20_000) in group.rows)
+        await first.stop()
+        await second.stop()
+        return waiting
+
+    assert run_virtual(story()) == []
+
+
+def test_a_shard_that_moves_while_its_last_records_are_queued_has_not_ended():
+    async def story():
+        group = ElasticProcesses(shards=2, cost=4)
+        group.send(50)
+        for shard in ("shard-0", "shard-1"):
+            group.source.split(shard, f"{shard}-left", f"{shard}-right")
+        group.send(3)
+        first = await group.join()
+        await group.wait_until(lambda: bool(first.sink.rows))
+        second = await group.join()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        await second.stop()
+        return group, second
+
+    group, second = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
+    assert {shard for shard, _ in second.sink.rows} & {"shard-0", "shard-1"}
+
+
+def test_a_shard_that_a_replaced_worker_had_read_to_its_end_is_read_again():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first, second = await group.join_two()
+        (moved,) = first.shards
+        first.store.is_cut = True
+        group.send()
+        group.source.split(moved, "left", "right")
+        await group.wait_until_all_is_written()
+        group.source.silent.add(f"s/{moved}")
+        await group.wait_until(lambda: moved in second.shards)
+        first.store.is_cut = False
+        await second.kill()
+        group.source.silent.clear()
+        group.send()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        return group, moved
+
+    group, moved = run_virtual(story())
+    assert group.rows.count((moved, 0)) == 2
+
+
+def test_positions_of_a_fixed_number_of_subtasks_are_refused():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        await group.store.put_if_absent("subtask-0", b"{}")
+        with pytest.raises(StateError, match="STATIC"):
+            await group.join()
+
+    run_virtual(story())
+
+
+def test_a_sink_that_returns_stored_positions_is_refused():
+    class KeepingSink(RecordingSink):
+        async def open(self, context):
+            return {}
+
+    async def story():
+        fetcher = elastic_fetcher(
+            fetcher_dependencies(ScriptedSource(), KeepingSink()), ElasticGroup(MemoryStore(), LeaseSettings())
+        )
+        with pytest.raises(ConfigurationError, match="returned positions that it keeps"):
+            await fetcher.open()
+
+    run_virtual(story())
+
+
+def test_a_process_that_cannot_reach_the_store_any_more_ends_with_an_error():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        await group.wait_until(lambda: bool(process.shards))
+        process.store.is_cut = True
+        process.fetcher.stop()
+        with pytest.raises(StoreUnavailableError, match="the last checkpoint is missing"):
+            await process.running
+        await process.fetcher.close()
+
+    run_virtual(story())
+
+
+def test_a_process_is_ready_when_a_heartbeat_is_confirmed():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        await group.wait_until(lambda: not process.fetcher.reasons_not_ready())
+        process.store.is_cut = True
+        await asyncio.sleep(DURATION)
+        (reason,) = process.fetcher.reasons_not_ready()
+        await process.kill()
+        return reason
+
+    assert "has not confirmed a heartbeat" in run_virtual(story())
+
+
+def test_a_process_that_reads_other_streams_than_its_group_ends_with_an_error():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        first = await group.join()
+        await group.wait_until(lambda: bool(first.shards))
+        await first.stop()
+        other = await group.join(streams=("others",))
+        with pytest.raises(StateError, match="must read the same streams"):
+            await other.running
+
+    run_virtual(story())

@@ -1,0 +1,153 @@
+"""Shards that begin, stop and are dropped while a fetcher runs: what is being written, and what their positions are (E1, E5)."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.testing import run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock
+
+from fakes.leases.elastic_processes import ElasticProcesses
+
+WRITE_SECONDS = 4
+START = ShardState(StartingPosition.trim_horizon())
+
+
+@asynccontextmanager
+async def fetcher_without_group(records=25, **properties):
+    """A running fetcher whose worker does not reach the group: the test says which shards it has, and it may write."""
+    group = ElasticProcesses(shards=1, cost=WRITE_SECONDS)
+    group.send(records)
+    process = await group.join(**properties)
+    process.store.is_cut = True
+    await asyncio.sleep(0.1)
+    leased = process.fetcher.leased
+    leased.permission = WritePermission(VirtualClock(), 1e9)
+    leased.permission.confirm(leased.permission.send_time())
+    yield group, process, leased
+    await process.kill()
+
+
+async def wait_for_a_write(group, process, key="s/shard-0"):
+    """A batch was written, and the next one is being written."""
+    await group.wait_until(lambda: bool(process.sink.rows))
+    await asyncio.sleep(WRITE_SECONDS / 2)
+
+
+def test_a_stopped_shard_has_the_position_of_the_write_that_was_going_on():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            leased.begin("s/shard-0", START)
+            await wait_for_a_write(group, process)
+            await leased.stop(["s/shard-0"])
+            written = len(process.sink.rows)
+            position = (await leased.checkpoint())["s/shard-0"].state.position
+            await asyncio.sleep(60)
+            return written, len(process.sink.rows), position.sequence, group.source.created
+
+    written, later, position, created = run_virtual(story())
+    assert written == later == 20
+    assert position == "19"
+    assert len(created) == 1, "a stopped shard is not read again"
+
+
+def test_a_shard_that_is_stopped_with_its_last_records_unwritten_has_not_ended():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            group.source.split("shard-0", "left", "right")
+            leased.begin("s/shard-0", START)
+            await wait_for_a_write(group, process)
+            await leased.stop(["s/shard-0"])
+            return (await leased.checkpoint())["s/shard-0"]
+
+    stored = run_virtual(story())
+    assert not stored.state.ended
+    assert stored.state.position.sequence == "19"
+
+
+WITHOUT_WATERMARKS = {"flink.watermark.emit.interval": 10**9}
+"""So that during a flush the emitter waits with a batch, and not with a watermark."""
+
+
+async def take_the_shard_away_during_a_flush(take_away):
+    """A batch waits for the end of a flush; meanwhile its shard is stopped or dropped. Returns how many records are written."""
+    async with fetcher_without_group(**WITHOUT_WATERMARKS) as (group, process, leased):
+        flushed = asyncio.Event()
+        process.sink.flush = lambda checkpoint: flushed.wait()
+        leased.begin("s/shard-0", START)
+        await wait_for_a_write(group, process)
+        checkpoint = asyncio.create_task(leased.checkpoint())
+        await asyncio.sleep(WRITE_SECONDS)
+        taking_away = asyncio.create_task(take_away(leased))
+        await asyncio.sleep(1)
+        flushed.set()
+        await asyncio.gather(checkpoint, taking_away)
+        await asyncio.sleep(60)
+        return len(process.sink.rows)
+
+
+def test_a_batch_that_waits_for_a_flush_is_not_written_when_its_shard_is_stopped():
+    assert run_virtual(take_the_shard_away_during_a_flush(lambda leased: leased.stop(["s/shard-0"]))) == 20
+
+
+def test_a_batch_that_waits_for_a_flush_is_not_written_when_its_shard_is_dropped():
+    async def drop(leased):
+        leased.drop(["s/shard-0"])
+
+    assert run_virtual(take_the_shard_away_during_a_flush(drop)) == 20
+
+
+def test_a_shard_that_is_dropped_during_a_write_holds_no_watermark():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            leased.begin("s/shard-0", START)
+            await wait_for_a_write(group, process)
+            leased.drop(["s/shard-0"])
+            await asyncio.sleep(WRITE_SECONDS)
+            return process.fetcher.metrics()["subtask"]["blockingShard"], process.shards, await leased.checkpoint()
+
+    assert run_virtual(story()) == (None, set(), {})
+
+
+def test_a_dropped_shard_that_comes_back_goes_on_from_its_new_state():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            leased.begin("s/shard-0", START)
+            await wait_for_a_write(group, process)
+            leased.drop(["s/shard-0"])
+            leased.begin("s/shard-0", START)
+            await group.wait_until_all_is_written()
+            return group.rows.count(("shard-0", 0))
+
+    assert run_virtual(story()) == 2
+
+
+def test_an_ended_shard_names_its_children_with_their_parents():
+    async def story():
+        async with fetcher_without_group(records=3) as (group, _, leased):
+            group.source.split("shard-0", "left", "right")
+            leased.begin("s/shard-0", START)
+            await group.wait_until_all_is_written()
+            await asyncio.sleep(1)
+            return (await leased.checkpoint())["s/shard-0"]
+
+    stored = run_virtual(story())
+    assert stored.state.ended
+    assert stored.children == {"s/left": ("s/shard-0",), "s/right": ("s/shard-0",)}
+
+
+def test_a_shard_that_no_listing_has_shown_yet_keeps_its_state_and_is_read_when_one_does():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            group.source.add("late", 5, 6)
+            group.source.unlisted.add("s/late")
+            leased.begin("s/late", ShardState(StartingPosition.trim_horizon(), watermark=3))
+            await asyncio.sleep(5)
+            before = (await leased.checkpoint())["s/late"].state.watermark, leased.watermarks()["s/late"].value
+            group.source.unlisted.clear()
+            await group.wait_until(lambda: ("late", 6) in process.sink.rows)
+            return before
+
+    assert run_virtual(story()) == (3, 3)

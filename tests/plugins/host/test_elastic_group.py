@@ -1,0 +1,94 @@
+"""`flink.shard.assignment=ELASTIC` is refused with what it cannot be combined with, before anything runs (C2)."""
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.host.elastic_group import elastic_group_of
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+
+
+def elastic(tmp_path, **properties):
+    return {
+        "flink.shard.assignment": "ELASTIC",
+        "flink.state.uri": str(tmp_path),
+        "flink.stream.initpos": "TRIM_HORIZON",
+        "aws.region": "us-east-1",
+        **properties,
+    }
+
+
+def refused(properties, **arguments):
+    with pytest.raises(ConfigurationError) as raised:
+        rp.DataFetcher("orders", properties, **{"sink": rp.MemorySink(), **arguments})
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("flink.state.uri", None, "'flink.state.uri' is not set; ELASTIC keeps leases and positions there"),
+        ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is not set"),
+        ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
+        ("flink.watermark.tracker", "TCP", "the global watermark is in the store of the group"),
+        ("flink.watermark.lookahead.millis", 2_999, "valid: at least 3000"),
+        ("flink.watermark.tracker.timeout", 39_999, "valid: at least 40000, twice flink.lease.duration"),
+        ("flink.lease.duration", 1_999, "flink.lease.duration"),
+    ],
+)
+def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
+    assert named in refused(elastic(tmp_path, **{key: value}))
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "named"),
+    [
+        ("parallelism", 2, "share the shards; valid: 1"),
+        ("restore", {"version": 1}, "the positions are at flink.state.uri"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named):
+    assert named in refused(elastic(tmp_path), **{argument: value})
+
+
+@pytest.mark.parametrize("sink", ["sql", "jsonl", "parquet"])
+def test_a_sink_that_keeps_positions_is_refused(tmp_path, sink):
+    settings = {
+        "flink.sink": sink,
+        "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
+        f"flink.sink.{sink}.path": f"{tmp_path}/out",
+        "flink.job.name": "orders",
+    }
+    if sink == "sql":
+        del settings["flink.sink.sql.path"]
+
+    assert "keeps positions with what it writes" in refused(elastic(tmp_path, **settings), sink=None)
+
+
+def test_a_dead_letter_sink_that_keeps_positions_is_refused(tmp_path):
+    settings = {
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": "jsonl",
+        "flink.deadletter.jsonl.path": f"{tmp_path}/letters",
+        "flink.job.name": "orders",
+    }
+
+    assert "keeps positions with what it writes" in refused(elastic(tmp_path, **settings))
+
+
+def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_path):
+    properties = Properties(elastic(tmp_path, **{"flink.lease.duration": 30_000}))
+
+    group = elastic_group_of(properties, [rp.MemorySink()], None, (), 1)
+
+    assert (group.settings.duration, group.settings.tracker_timeout) == (30.0, 90.0)
+
+
+def test_positions_in_dynamodb_are_in_small_parts(tmp_path):
+    properties = Properties(elastic(tmp_path, **{"flink.state.uri": "dynamodb://table/job"}))
+
+    assert elastic_group_of(properties, [rp.MemorySink()], None, (), 1).settings.shards_per_part == 16
+
+
+def test_static_assignment_needs_no_group(tmp_path):
+    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), [None], None, (), 4) is None
