@@ -93,6 +93,8 @@ def _area_page(area: str) -> str:
     if area == "errors":
         parts.append(f"```text\n{inspect.getdoc(errors)}\n```")
         parts.append(_classification())
+    if area == "plugins":
+        parts.append(PLUGIN_WORDS)
     parts += [_entry(name, getattr(rp, name)) for name in names]
     for module_name, further in FURTHER.get(area, []):
         module = import_module(f"recordpublisher.{module_name}")
@@ -101,6 +103,8 @@ def _area_page(area: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
+registers it, and a test of its contract. Replace what it reads or writes by your own."""
 SETTINGS_WORDS = """A keyword is a key of the [properties](properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
 page names a shorter one. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
 

@@ -64,6 +64,13 @@ def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
     assert any(name.endswith("entry_points.txt") for name in names)
 
 
+def test_the_templates_of_plugins_are_in_the_wheel(names):
+    templates = {str(file.relative_to(SOURCES)) for file in (SOURCES / "recordpublisher/cli").rglob("*.txt")}
+
+    assert len(templates) == 9
+    assert templates <= names
+
+
 def test_the_dashboard_and_the_alert_rules_are_in_the_wheel(names):
     assert {
         "recordpublisher/plugins/metrics/prometheus/grafana-dashboard.json",

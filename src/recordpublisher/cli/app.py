@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import demo, local, plugins, properties
+from .commands import demo, local, new_plugin, plugins, properties
 from .execution import Commands, show_warnings_in_one_line
 from .job_commands import doctor, lag, run, tracker
 from .stream_commands import consumers, create, describe, list_streams, put, reshard, tail
@@ -39,6 +39,7 @@ app.command("run")(run.run)
 app.command("lag")(lag.lag)
 app.command("tracker")(tracker.tracker)
 app.command("plugins")(plugins.plugins)
+app.command("new-plugin")(new_plugin.new_plugin)
 app.command("properties")(properties.properties)
 
 
