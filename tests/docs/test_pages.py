@@ -22,8 +22,8 @@ LATER = {"flink.watermark.alignment.max.lag"}
 """Named as not there yet."""
 OF_JAVA = {"aws.cborEnabled"}
 """System properties of the AWS SDK for Java."""
-EXAMPLES = ("flink.lines.", "flink.dynamodb.")
-"""Properties of the sample plugins."""
+EXAMPLES = ("flink.lines.",)
+"""Properties of the sample plugin."""
 
 
 def ids(page):

@@ -7,7 +7,7 @@ from .property_types import boolean, choice, integer, optional_integer, prefix, 
 # which publisher, from where
 RECORD_PUBLISHER = text(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, or a plugin's name (P5).",
+    "The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5).",
     "POLLING",
     argument="publisher",
     group="Publisher",
@@ -145,4 +145,12 @@ ADAPTIVE_READS = boolean(
     "Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1).",
     False,
     group="Polling",
+)
+DYNAMODB_EMPTY_READS = integer(
+    "flink.dynamodb.tip.empty.reads",
+    "Empty responses in a row after which a shard counts as read to its tip, since the service does not return how far behind a reader is.",
+    10,
+    1,
+    unit="reads",
+    group="DynamoDB Streams",
 )

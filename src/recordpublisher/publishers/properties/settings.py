@@ -157,7 +157,7 @@ class JobSettings(TypedDict, total=False):
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say.
     """
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, or a plugin's name (P5)."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5)."""
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
     """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
     start_timestamp: str
@@ -207,6 +207,10 @@ class JobSettings(TypedDict, total=False):
     """
     shard_adaptivereads: bool
     """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1)."""
+    dynamodb_tip_empty_reads: int
+    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip, since the service does
+    not return how far behind a reader is.
+    """
     shard_getrecords_maxretries: int
     """`flink.shard.getrecords.maxretries`: Failures of GetRecords in a row, without progress between them, before the job fails."""
     shard_getrecords_backoff_base: int | str

@@ -6,15 +6,15 @@ import asyncio
 import base64
 import hashlib
 import json
-import time
 from contextlib import AsyncExitStack
 from typing import Any
 
 from aiobotocore.config import AioConfig
 from botocore import xform_name
 
-import recordpublisher as rp
-from recordpublisher.publishers.kinesis import (
+from ..clock import Clock, SystemClock
+from ..errors import DataLossError, FatalKinesisError, StreamNotFoundError
+from ..kinesis import (
     ReadResponse,
     RecordDistribution,
     endpoint_of,
@@ -22,16 +22,12 @@ from recordpublisher.publishers.kinesis import (
     session_with_credentials,
     translate_errors,
 )
-from recordpublisher.publishers.properties import integer
+from ..positions import PositionType, StartingPosition
+from ..properties.properties import Properties
+from ..properties.table import DYNAMODB_EMPTY_READS
+from ..records import UserRecord
+from ..shards import HashRange, Shard
 
-EMPTY_READS = integer(
-    "flink.dynamodb.tip.empty.reads",
-    "Empty responses in a row after which a shard counts as read to its tip, since the service does not return how far behind a reader is.",
-    10,
-    1,
-    unit="reads",
-    group="DynamoDB Streams",
-)
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords here."""
 
@@ -43,18 +39,21 @@ class DynamoDbStreams:
     no AT_TIMESTAMP here, and the number of empty responses in a row.
     """
 
-    def __init__(self, properties: rp.Properties) -> None:
+    def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
+        """Read the properties; nothing is called yet. Raises: ConfigurationError."""
+        self._clock = clock or SystemClock()
         self._region, self._endpoint = region_of(properties), endpoint_of(properties)
         self._session = session_with_credentials(properties, self._region)
-        self._empty_reads = properties.value(EMPTY_READS)
+        self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
         self._open = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._client: Any = None
         self._arns: dict[str, str] = {}
 
-    async def get_shard_iterator(self, shard: rp.Shard, position: rp.StartingPosition) -> str:
+    async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
+        """An iterator at the position. A start by time begins at TRIM_HORIZON and skips what is older."""
         kind, since = position.type.value, 0
-        if position.type is rp.PositionType.AT_TIMESTAMP:
+        if position.type is PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
         at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
         arn = await self._arn(shard.stream)
@@ -63,7 +62,8 @@ class DynamoDbStreams:
         )
         return f"{since} 0 {response['ShardIterator']}"
 
-    async def get_records(self, shard: rp.Shard, iterator: str, limit: int) -> ReadResponse:
+    async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
+        """At most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
         since, empty, own = iterator.split(" ", 2)
         response = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
         changes = response["Records"]
@@ -75,7 +75,8 @@ class DynamoDbStreams:
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[rp.Shard]:
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """The shards of the table's newest stream, those after a shard id."""
         arn, shards, last = await self._arn(stream), [], after
         while True:
             start = {"ExclusiveStartShardId": last} if last else {}
@@ -86,12 +87,15 @@ class DynamoDbStreams:
                 return shards
 
     async def server_time_ms(self, stream: str) -> int:
-        return int(time.time()) * 1000
+        """This machine's clock in whole seconds, as the service tells times."""
+        return self._clock.now_ms() // 1000 * 1000
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
+        """A shard has all changes of its items: records are distributed by key."""
         return RecordDistribution(by_key=True)
 
     async def close(self) -> None:
+        """Close the client."""
         await self._open.aclose()
 
     async def _arn(self, table: str) -> str:
@@ -99,7 +103,7 @@ class DynamoDbStreams:
         if table not in self._arns:
             streams = (await self._call("ListStreams", TableName=table))["Streams"]
             if not streams:
-                raise rp.StreamNotFoundError(table)
+                raise StreamNotFoundError(table)
             self._arns[table] = max(streams, key=lambda each: each["StreamLabel"])["StreamArn"]
         return self._arns[table]
 
@@ -107,10 +111,11 @@ class DynamoDbStreams:
         try:
             with translate_errors(api):
                 client = await self._opened()
-                return await getattr(client, xform_name(api))(**fields)
-        except rp.FatalKinesisError as error:
+                response: dict[str, Any] = await getattr(client, xform_name(api))(**fields)
+                return response
+        except FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
-                raise rp.DataLossError(f"the changes are older than 24 hours: {error}") from error
+                raise DataLossError(f"the changes are older than 24 hours: {error}") from error
             raise
 
     async def _opened(self) -> Any:
@@ -124,22 +129,22 @@ class DynamoDbStreams:
             return self._client
 
 
-def _record(change: dict[str, Any]) -> rp.UserRecord:
+def _record(change: dict[str, Any]) -> UserRecord:
     """A change as a record: its partition key is the item's key, its data the change in DynamoDB's JSON."""
     item = change["dynamodb"]
     arrival = item["ApproximateCreationDateTime"].timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
-    return rp.UserRecord(json.dumps(data, default=_base64).encode(), item["SequenceNumber"], arrival, key)
+    return UserRecord(json.dumps(data, default=_base64).encode(), item["SequenceNumber"], arrival, key)
 
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _shard(table: str, described: dict[str, Any]) -> rp.Shard:
+def _shard(table: str, described: dict[str, Any]) -> Shard:
     """A shard; it has no hash range here, so its id decides which subtask reads it."""
-    place = int.from_bytes(hashlib.md5(described["ShardId"].encode()).digest(), "big")
+    place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
-    return rp.Shard(table, described["ShardId"], (parent,) if parent else (), rp.HashRange(place, place), closed=closed)
+    return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)

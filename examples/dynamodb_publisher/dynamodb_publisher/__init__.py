@@ -1,1 +1,0 @@
-"""The changes of DynamoDB tables as records."""
