@@ -1,4 +1,4 @@
-"""The format without a running Spark: a batch read is refused; what Spark's many processes do not need is not imported."""
+"""The format without a running Spark: options of batch reads and queries; what Spark's many processes do not need is not imported."""
 
 from __future__ import annotations
 
@@ -20,10 +20,27 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"botocore", "a
 """
 
 
-def test_c2_spark_read_is_refused_and_names_available_now():
-    source = KinesisSource({"stream": "orders", "metadatalocation": "/claims"})
-    with pytest.raises(ConfigurationError, match=r"spark.read.*valid: spark.readStream.*availableNow=True"):
-        source.reader(None)
+def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():
+    source = KinesisSource({"stream": "orders", "aws.region": "us-east-1"})
+    source.schema()
+    source.reader(None)
+    with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is not set"):
+        source.streamReader(None)
+
+
+@pytest.mark.parametrize(("option", "value"), [("endingPosition", "NOW"), ("startingPosition", '{"a": "5"}')])
+def test_c2_a_query_has_no_end_and_no_start_by_shard(tmp_path, option, value):
+    source = KinesisSource(
+        {"stream": "orders", "aws.region": "us-east-1", "metadatalocation": str(tmp_path), option: value}
+    )
+    with pytest.raises(ConfigurationError, match=f"setting '{option}'.*this is for spark.read"):
+        source.streamReader(None)
+
+
+def test_c2_a_wrong_end_fails_when_the_dataframe_is_loaded():
+    source = KinesisSource({"stream": "orders", "aws.region": "us-east-1", "endingposition": "tomorrow"})
+    with pytest.raises(ConfigurationError, match="endingPosition"):
+        source.schema()
 
 
 def test_a_process_that_checks_the_options_imports_no_sdk(tmp_path):

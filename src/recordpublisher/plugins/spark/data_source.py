@@ -7,28 +7,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
+from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, ReadPositions, split_start
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
 
 if TYPE_CHECKING:
+    from .batch_read.batch_reader import KinesisBatchReader
     from .query_planner import QueryPlanner
     from .source.read_task import TaskPlan
     from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
 
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
-    """The entry point of format "kinesis". Spark makes a new one for each use, so it holds options only."""
+    """The entry point of format "kinesis": its options, and when they were loaded.
+
+    Spark makes one for each `load()` and passes copies of it to every action on that DataFrame. So NOW, the end of a batch read, is the
+    same for all of them.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
+        self._loaded_ms = SystemClock().now_ms() + 1  # a record of this very millisecond has arrived before the end
 
     @classmethod
     def name(cls) -> str:
@@ -39,17 +47,25 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         from .arrow_rows import SPARK_SCHEMA
 
-        self.reading_options()
+        # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
+        options, by_shard = self._checked_options(keeps_claims=False)
+        if by_shard is not None or options.properties.is_set(ENDING_POSITION):
+            ReadPositions.parse(options.properties, by_shard, self._loaded_ms)
         return SPARK_SCHEMA
 
-    def reader(self, schema: Any) -> NoReturn:
-        """A stream is read by queries only. Raises: ConfigurationError."""
-        valid = "spark.readStream; with .trigger(availableNow=True) it reads what is there now and ends"
-        raise ConfigurationError("spark.read", "kinesis", valid, reason="a stream has no end to read to")
+    def reader(self, schema: Any) -> KinesisBatchReader:
+        """The reader of a batch read. Raises: ConfigurationError."""
+        from .batch_read.batch_reader import KinesisBatchReader
+
+        options, by_shard = self._checked_options(keeps_claims=False)
+        return KinesisBatchReader(options, ReadPositions.parse(options.properties, by_shard, self._loaded_ms))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
-        options = self.reading_options()
+        options, by_shard = self._checked_options(keeps_claims=True)
+        for option, given in ((START_OPTION, by_shard), (END_OPTION, options.properties.value(ENDING_POSITION))):
+            if given is not None:
+                raise ConfigurationError(option, given, "another start, and no end", reason="this is for spark.read")
         if options.is_continuous:
             from .continuous.stream_reader import ContinuousStreamReader
 
@@ -74,13 +90,14 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         writer.check()
         return writer
 
-    def reading_options(self) -> SparkOptions:
-        """The options of a job that reads, checked. Raises: ConfigurationError."""
+    def _checked_options(self, *, keeps_claims: bool) -> tuple[SparkOptions, str | None]:
+        """The options of a job that reads, and a start by shard. Raises: ConfigurationError."""
         from .service.kinesis_service import check_job
 
-        options = SparkOptions.parse(self.options)
+        given, by_shard = split_start(self.options)
+        options = SparkOptions.parse(given, keeps_claims=keeps_claims)
         check_job(options)
-        return options
+        return options, by_shard
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc]

@@ -21,8 +21,16 @@ from recordpublisher.publishers.properties.property_types import choice, integer
 
 from ..stores.by_location import read_claim_store_of
 from ..stores.read_claim_store import ReadClaimStore
+from .batch_read.positions import ENDING_POSITION
 from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
-from .metadata_options import METADATA_PROPERTIES, ON_METADATA_LOSS, metadata_key, metadata_place
+from .metadata_options import (
+    METADATA_LOCATION,
+    METADATA_PROPERTIES,
+    METADATA_ROOT,
+    ON_METADATA_LOSS,
+    metadata_key,
+    metadata_place,
+)
 from .outages import MAX_OUTAGE
 from .peers.translation import own_options
 from .python_worker import worker_loop
@@ -139,7 +147,8 @@ BATCHES_TO_RETAIN = integer(
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (
     STREAM, STREAMS, *METADATA_PROPERTIES, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
-    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, *CONTINUOUS_PROPERTIES,
+    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, ENDING_POSITION,
+    *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
@@ -168,14 +177,17 @@ class SparkOptions:
     continuous: ContinuousSettings = field(default_factory=ContinuousSettings)
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> SparkOptions:
-        """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+    def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
+        """From the options that Spark passes (keys lower-cased). `keeps_claims`: a place for claims is needed.
+
+        Raises: ConfigurationError with option, value and what is valid (C2).
+        """
         properties = own_options(options, has_default=(table.ON_DATA_LOSS,))
         properties.check(plain_keys=False)
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
             streams=_streams(properties),
-            metadata_location=metadata_place(properties, is_batch=properties.value(MODE) == "BATCH"),
+            metadata_location=_metadata_place(properties, keeps_claims),
             properties=properties,
             shards_per_task=properties.value(SHARDS_PER_TASK),
             max_tasks=properties.value(MAX_TASKS),
@@ -235,6 +247,13 @@ class SparkOptions:
             wanted = -(-shards // self.shards_per_task)
             return min(wanted, self.max_tasks) if self.max_tasks else wanted
         return min(shards, self.max_tasks or os.cpu_count() or 1)
+
+
+def _metadata_place(properties: Properties, keeps_claims: bool) -> str:
+    is_given = any(properties.is_set(key) for key in (METADATA_LOCATION, METADATA_ROOT))
+    if not keeps_claims and not is_given:
+        return ""
+    return metadata_place(properties, is_batch=properties.value(MODE) == "BATCH")
 
 
 def _streams(properties: Properties) -> tuple[str, ...]:

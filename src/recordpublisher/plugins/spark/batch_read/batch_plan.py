@@ -1,0 +1,108 @@
+"""The tasks of a batch read: one for each shard, with start and end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+from ..outages import utc
+from .positions import END_OPTION, START_OPTION, EndPosition, ReadPositions
+
+LOG = logging.getLogger("recordpublisher.spark")
+SETTLED_MS = 1_000
+"""A record may be readable a moment after its arrival. An end that is older by the service's clock has all its records."""
+LONGEST_WAIT_SECONDS = 10.0
+"""For an end at NOW, and a driver whose clock is ahead of the service's."""
+POLL_SECONDS = 0.1
+
+
+class BatchPlanningPort(Protocol):
+    """Calls to Kinesis that a plan needs. Implemented by `KinesisService`."""
+
+    def list_shards(self, stream: str) -> list[Shard]:
+        """Every listed shard."""
+        ...
+
+    def server_time_ms(self, stream: str) -> int:
+        """The service's time, epoch ms."""
+        ...
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRange:
+    """What a task reads: a shard from a start, which it includes, to an end, which it does not."""
+
+    shard: Shard
+    start: StartingPosition
+    end: EndPosition
+
+
+def shard_ranges(
+    streams: tuple[str, ...],
+    positions: ReadPositions,
+    service: BatchPlanningPort,
+    accepts_loss: bool,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[ShardRange]:
+    """The parts to read. They hold the same records whenever they are planned: records that arrive later lie behind the end, and so do all
+    records of shards that are created later.
+
+    Raises: ConfigurationError for an end in the future or a shard that does not exist, DataLossError for a start that is past retention.
+    """
+    _check_one_stream(streams, positions)
+    ranges = []
+    for stream in streams:
+        _check_retained(stream, positions.start, service, accepts_loss)
+        _wait_until_settled(stream, positions.end.arrival_ms, service, sleep)
+        shards = service.list_shards(stream)
+        _check_exist(stream, shards, positions)
+        chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
+        ranges += [ShardRange(shard, *positions.of(shard.shard_id)) for shard in chosen]
+    return ranges
+
+
+def _check_one_stream(streams: tuple[str, ...], positions: ReadPositions) -> None:
+    if positions.shards is not None and len(streams) > 1:
+        raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
+
+
+def _check_exist(stream: str, shards: list[Shard], positions: ReadPositions) -> None:
+    missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
+    if missing:
+        option = START_OPTION if positions.starts is not None else END_OPTION
+        valid = ", ".join(shard.shard_id for shard in shards)
+        raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
+
+
+def _check_retained(stream: str, start: StartingPosition, service: BatchPlanningPort, accepts_loss: bool) -> None:
+    if start.type is not PositionType.AT_TIMESTAMP or start.timestamp_ms is None:
+        return
+    oldest = service.oldest_retained_ms(stream)
+    if oldest is None or oldest <= start.timestamp_ms:
+        return
+    lost = f"the read of {stream} starts at {utc(start.timestamp_ms)}, and records before {utc(oldest)} are past its retention"
+    if not accepts_loss:
+        raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
+    LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
+
+
+def _wait_until_settled(stream: str, end_ms: int, service: BatchPlanningPort, sleep: Callable[[float], None]) -> None:
+    """Wait until a read finds all records that arrived before the end. A later read then finds no others."""
+    waited = 0.0
+    while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
+        if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
+            reason = f"it lies in the future: the service's clock is at {utc(now_ms)}. NOW is by the driver's clock"
+            raise ConfigurationError(END_OPTION, utc(end_ms), "NOW, or a time that has passed", reason=reason)
+        sleep(POLL_SECONDS)
+        waited += POLL_SECONDS

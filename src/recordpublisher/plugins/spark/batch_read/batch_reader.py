@@ -1,0 +1,65 @@
+"""KinesisBatchReader: what Spark plans a batch read with on the driver, and reads with in each task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.errors import ConfigurationError
+
+from ..options import SparkOptions
+from ..outages import OutageWatch
+from ..python_worker import log_to_stderr
+from ..source.retention_check import accepts_data_loss
+from .batch_plan import ShardRange, shard_ranges
+from .positions import ReadPositions
+
+
+class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """A task's part, as Spark carries it."""
+
+    def __init__(self, part: ShardRange) -> None:
+        super().__init__(part.shard.key)
+        self.part = part
+
+
+class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
+    """Spark makes one for each action, so whatever decides the rows is in the options and `positions`."""
+
+    def __init__(self, options: SparkOptions, positions: ReadPositions) -> None:
+        if options.is_continuous:
+            raise ConfigurationError("mode", "CONTINUOUS", "no mode, for spark.read")
+        self._options = options
+        self._positions = positions
+
+    def partitions(self) -> list[RangePartition]:
+        """One task for each shard. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
+        from ..service.kinesis_service import KinesisService
+
+        log_to_stderr()
+        options, service = self._options, KinesisService(self._options)
+        try:
+            outages = OutageWatch(options.max_outage_ms)
+            accepts_loss = accepts_data_loss(options.properties)
+            parts = outages.wait_out(lambda: shard_ranges(options.streams, self._positions, service, accepts_loss))
+        finally:
+            service.close()
+        return [RangePartition(part) for part in parts]
+
+    def read(self, partition: RangePartition) -> Iterator[Any]:
+        """The rows of one shard, as Arrow batches."""
+        from ..source.read_task import shard_reader
+        from .range_read import RangeRead
+
+        options = self._options
+        bounds = Bounds(
+            max_time=options.window_ms / 1000,
+            max_records=options.max_task_records,
+            max_bytes=options.max_bytes,
+            stop_at_tip=True,
+        )
+        accepts_loss = accepts_data_loss(options.properties)
+        return RangeRead(partition.part, shard_reader(options, {}), bounds, options.max_outage_ms, accepts_loss).rows()

@@ -1,0 +1,88 @@
+"""The tasks of a batch read: shards, ends that have passed, starts past retention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
+from recordpublisher.plugins.spark.batch_read.positions import EndPosition, ReadPositions
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+END = EndPosition(1_800_000_000_000)
+OLDEST = StartingPosition.trim_horizon()
+
+
+@dataclass
+class Service:
+    """A service whose clock moves by each sleep."""
+
+    now_ms: int = END.arrival_ms + 5_000
+    oldest_ms: int | None = None
+    shards: list[str] = field(default_factory=lambda: ["a", "b"])
+
+    def list_shards(self, stream: str) -> list[Shard]:
+        return [Shard(stream, shard) for shard in self.shards]
+
+    def server_time_ms(self, stream: str) -> int:
+        return self.now_ms
+
+    def oldest_retained_ms(self, stream: str) -> int | None:
+        return self.oldest_ms
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+
+def planned(service, positions=None, streams=("s",), accepts_loss=False):
+    return shard_ranges(streams, positions or ReadPositions(OLDEST, END), service, accepts_loss, service.sleep)
+
+
+def test_each_shard_of_each_stream_is_a_task():
+    parts = planned(Service(), streams=("s", "t"))
+    assert [part.shard.key for part in parts] == ["s/a", "s/b", "t/a", "t/b"]
+    assert parts[0] == ShardRange(Shard("s", "a"), OLDEST, END)
+
+
+def test_only_the_named_shards_are_read_whatever_a_split_adds():
+    positions = ReadPositions(OLDEST, END, {"b": OLDEST})
+    service = Service()
+    before = planned(service, positions)
+    service.shards.append("c")
+    assert [part.shard.shard_id for part in before] == ["b"]
+    assert planned(service, positions) == before
+
+
+def test_an_end_now_waits_until_every_record_before_it_can_be_read():
+    service = Service(now_ms=END.arrival_ms - 2_000)
+    planned(service)
+    assert service.now_ms >= END.arrival_ms + 1_000
+
+
+def test_c2_an_end_in_the_future_is_refused():
+    with pytest.raises(ConfigurationError, match=r"endingPosition.*it lies in the future: the service's clock"):
+        planned(Service(now_ms=END.arrival_ms - 60_000))
+
+
+def test_c2_a_shard_that_does_not_exist_is_named():
+    with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*valid: a, b"):
+        planned(Service(), ReadPositions(OLDEST, END, {"x": OLDEST}))
+
+
+def test_c2_positions_by_shard_are_for_one_stream():
+    with pytest.raises(ConfigurationError, match="one stream"):
+        planned(Service(), ReadPositions(OLDEST, END, {"a": OLDEST}), streams=("s", "t"))
+
+
+def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
+    positions = ReadPositions(StartingPosition.at_timestamp(1_000), END)
+    service = Service(oldest_ms=2_000)
+    with pytest.raises(
+        DataLossError, match=r"starts at .* past its retention; start later, or set flink.state.dataloss"
+    ):
+        planned(service, positions)
+    assert len(planned(service, positions, accepts_loss=True)) == 2
+    assert "going on because flink.state.dataloss=CONTINUE" in caplog.text

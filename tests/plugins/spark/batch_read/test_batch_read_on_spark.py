@@ -1,0 +1,54 @@
+"""`spark.read` on a real Spark: the same rows for every action, whatever arrives and however the stream changes meanwhile."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_jobs.queries import WAIT_SECONDS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
+
+
+def options_of(stream, **more):
+    given = {"stream": stream.name, **stream.served.endpoint.properties(), **more}
+    return {key: str(value) for key, value in given.items()}
+
+
+def batch(spark, stream, **more):
+    return spark.read.format("kinesis").options(**options_of(stream, **more)).load()
+
+
+def numbers_in(frame):
+    return sorted(json.loads(row.data)["n"] for row in frame.select("data").collect())
+
+
+def test_two_actions_see_the_same_rows_through_a_split_and_new_records(spark, kinesis):
+    stream = kinesis("batch-actions")
+    stream.put(300)
+    frame = batch(spark, stream)
+    stream.put(50)  # after the DataFrame was loaded
+    assert numbers_in(frame) == list(range(300))
+    stream.split(0)
+    stream.put(100)
+    assert numbers_in(frame) == list(range(300))
+    assert frame.count() == 300
+
+
+def test_an_end_by_shard_is_the_start_of_the_next_read(spark, kinesis):
+    stream = kinesis("batch-chained", 1)
+    stream.put(40)
+    (record,) = [record for record in stream.records() if json.loads(record.data)["n"] == 25]
+    position = json.dumps({record.shard_id: record.sequence_number})
+    assert numbers_in(batch(spark, stream, endingPosition=position)) == list(range(25))
+    assert numbers_in(batch(spark, stream, startingPosition=position)) == list(range(25, 40))
+
+
+def test_a_temporary_view_is_a_batch_read(spark, kinesis):
+    stream = kinesis("batch-view", 1)
+    stream.put(20)
+    given = ", ".join(f"`{key}` '{value}'" for key, value in options_of(stream).items())
+    spark.sql(f"CREATE TEMPORARY VIEW batch_view USING kinesis OPTIONS ({given})")
+    stream.put(20)
+    assert [row.n for row in spark.sql("SELECT count(*) AS n FROM batch_view").collect()] == [20]

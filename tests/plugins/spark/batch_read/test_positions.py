@@ -1,0 +1,71 @@
+"""`startingPosition` and `endingPosition` of a batch read, and the first record behind an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from recordpublisher.plugins.spark.batch_read.positions import EndPosition, ReadPositions, split_start
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+NOW = 1_800_000_000_000
+
+
+def parsed(**options: str) -> ReadPositions:
+    given, by_shard = split_start({"stream": "s", "aws.region": "us-east-1", **options})
+    return ReadPositions.parse(SparkOptions.parse(given, keeps_claims=False).properties, by_shard, NOW)
+
+
+def batch_of(*arrivals_ms: int) -> RecordBatch:
+    records = [UserRecord(b"", str(place), arrival / 1000) for place, arrival in enumerate(arrivals_ms)]
+    return RecordBatch(Shard("s", "a"), records)
+
+
+def test_without_positions_a_read_goes_from_the_oldest_record_to_now():
+    assert parsed() == ReadPositions(StartingPosition.trim_horizon(), EndPosition(NOW))
+
+
+@pytest.mark.parametrize("time", ["2023-08-30T19:00:05Z", "1693422005", "AT_TIMESTAMP 2023-08-30T19:00:05Z"])
+def test_start_and_end_at_a_time(time):
+    positions = parsed(startingPosition=time, endingPosition=time)
+    assert positions.start == StartingPosition.at_timestamp(1_693_422_005_000)
+    assert positions.end == EndPosition(1_693_422_005_000)
+
+
+def test_positions_by_shard_choose_the_shards():
+    positions = parsed(startingPosition='{"a": "TRIM_HORIZON", "b": "5"}', endingPosition='{"a": "17", "b": "NOW"}')
+    assert positions.shards == {"a", "b"}
+    assert positions.of("a") == (StartingPosition.trim_horizon(), EndPosition(NOW, 17))
+    assert positions.of("b") == (StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "5"), EndPosition(NOW))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"endingPosition": "tomorrow"}, "setting 'endingPosition' has the value 'tomorrow'; valid: NOW, a time"),
+        ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '{\"a\": 5}'"),
+        ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
+        ({"endingPosition": "{a}"}, "setting 'endingPosition'"),
+        ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
+        ({"startingPosition": "latest"}, "a batch read ends at the tip"),
+    ],
+)
+def test_c2_a_wrong_position_is_named(options, words):
+    with pytest.raises(ConfigurationError) as raised:
+        parsed(**options)
+    assert words in str(raised.value)
+
+
+def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_follow():
+    end = EndPosition(200)
+    assert end.rows_before(batch_of(100, 150, 200, 120)) == 2
+    assert end.rows_before(batch_of(100, 199)) == 2
+    assert end.rows_before(batch_of()) == 0
+
+
+def test_an_end_by_sequence_number_lies_before_that_record_or_the_next_one():
+    assert EndPosition(0, 2).rows_before(batch_of(1, 1, 1, 1)) == 2
+    assert EndPosition(0, 4).rows_before(batch_of(1, 1, 1, 1)) == 4

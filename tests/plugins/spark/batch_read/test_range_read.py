@@ -1,0 +1,78 @@
+"""A task of a batch read: window after window up to its end, the same rows each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
+from recordpublisher.plugins.spark.batch_read.positions import EndPosition
+from recordpublisher.plugins.spark.batch_read.range_read import RangeRead
+from recordpublisher.publishers.errors import DataLossError, OutageError, TransientError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+
+from fakes.spark_kinesis import ARRIVED, SimulatedKinesis
+
+WINDOW = Bounds(max_records=2, stop_at_tip=True)
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    made = SimulatedKinesis()
+    made.add("a", [10, 20, 30, 40, 50])
+    return made
+
+
+def task(kinesis, end, start=None, read=None, **more) -> RangeRead:
+    part = ShardRange(kinesis.shards["s/a"].shard, start or StartingPosition.trim_horizon(), end)
+    return RangeRead(part, read or kinesis.read, WINDOW, 1_000, clock=kinesis.clock, **more)
+
+
+def sequences(read: RangeRead) -> list[str]:
+    return [number for batch in read.rows() for number in batch.column("sequenceNumber").to_pylist()]
+
+
+def test_windows_are_read_until_the_tip(kinesis):
+    assert sequences(task(kinesis, EndPosition(ARRIVED + 100))) == ["1", "2", "3", "4", "5"]
+    assert len(kinesis.reads) == 3
+
+
+@pytest.mark.parametrize("end", [EndPosition(ARRIVED + 3), EndPosition(ARRIVED + 100, 4)])
+def test_a_read_ends_before_the_first_record_at_its_end_whatever_arrives(kinesis, end):
+    assert sequences(task(kinesis, end)) == ["1", "2", "3"]
+    kinesis.shards["s/a"].times.append(60)
+    assert sequences(task(kinesis, end)) == ["1", "2", "3"]
+
+
+def test_an_attempt_after_one_that_failed_returns_the_same_rows(kinesis):
+    end = EndPosition(ARRIVED + 4)
+    failed = task(kinesis, end).rows()
+    assert next(failed).num_rows == 2
+    failed.close()
+    assert sequences(task(kinesis, end)) == ["1", "2", "3", "4"]
+
+
+def test_a_service_that_is_away_is_waited_for_up_to_max_outage(kinesis):
+    def away(shards, bounds, sink, publisher, **more):
+        kinesis.clock.sleep(0.4)
+        ((shard, state),) = shards.items()
+        failed = ShardOutcome(shard, state, failure=TransientError("GetRecords", "Unavailable", "away"))
+        return BoundedResult(EndReason.MAX_TIME, {shard.key: failed})
+
+    with pytest.raises(OutageError, match="maxOutage"):
+        sequences(task(kinesis, EndPosition(ARRIVED), read=away))
+
+
+def test_s5_a_start_whose_record_is_gone_follows_fail_on_data_loss(kinesis, caplog):
+    def from_the_second(shards, bounds, sink, publisher, **more):
+        later = {shard: replace(state, start=StartingPosition.trim_horizon()) for shard, state in shards.items()}
+        return kinesis.read(later, bounds, sink, publisher)
+
+    start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "0")
+    end = EndPosition(ARRIVED + 2)
+    with pytest.raises(DataLossError, match="does not have the record 0, at which the read starts"):
+        sequences(task(kinesis, end, start, from_the_second))
+    assert sequences(task(kinesis, end, start, from_the_second, accepts_loss=True))[:2] == ["1", "2"]
+    assert "start" in caplog.text
