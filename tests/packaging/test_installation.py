@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from processes.command_line import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BROUGHT_BY = {"botocore": "aiobotocore"}
-"""Imported by us, declared by a requirement of ours, which allows few versions of it."""
+BROUGHT_BY = {"botocore": "aiobotocore", "multidict": "aiohttp"}
+"""Imported by us, and required by a requirement of ours: aiobotocore allows few versions, aiohttp's values are of that class."""
 NO_INDEX = "the package index cannot be reached: what an installer would choose is not known"
 
 
