@@ -36,7 +36,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
+            "Sink", "SinkContext", "SinkMetric", "MetricType", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink",
+            "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),

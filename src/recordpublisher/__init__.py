@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .fetcher.alarms import Alarm, AlarmKind
 from .fetcher.checkpoints.state_store import StateStore
 from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
+from .fetcher.metric_types import MetricType, SinkMetric
 from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
 from .fetcher.sink import Checkpoint, Sink, SinkContext
 from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
@@ -108,6 +109,7 @@ __all__ = [
     # sinks
     "Sink",
     "SinkContext",
+    "SinkMetric",
     "Checkpoint",
     "MapSink",
     "MemorySink",
@@ -134,6 +136,7 @@ __all__ = [
     "WatermarkTracker",
     "SubtaskReport",
     "SubtaskStatus",
+    "MetricType",
     "MetricsExporter",
     "MetricsSource",
     "SubtaskMetrics",

@@ -1,6 +1,8 @@
 """The page of metrics names exactly what a fetcher shows (A1)."""
 
+from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.plugins.metrics.exported_metrics import exported_sink_metrics
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -33,7 +35,13 @@ def test_every_metric_is_on_the_page_in_its_order():
 
 
 def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
-    shown = KinesisSink("out", {"aws.region": "eu-west-1"}).metrics()
+    sink = KinesisSink("out", {"aws.region": "eu-west-1"})
+    shown = sink.exported_metrics()
+    names = [metric.prometheus_name for metric in exported_sink_metrics([SubtaskMetrics(0, {}, {}, shown)])]
 
     rows = (ROOT / "docs/reference/kinesis-sink-metrics.md").read_text().splitlines()
-    assert [row.split("`")[1] for row in rows if row.startswith("| `")] == list(shown)
+    assert [each.name for each in shown] == list(sink.metrics())
+    assert [row for row in rows if row.startswith("| `")] == [
+        f"| `{each.name}` | {each.type} | {each.unit} | {each.description} | `{name}` |"
+        for each, name in zip(shown, names, strict=True)
+    ]

@@ -10,6 +10,8 @@ from typing import Any
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
+from .metric_types import SinkMetric
+
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
 
@@ -81,6 +83,10 @@ class Sink(ABC):
         Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
         """
         return None
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """What `flink.metrics.exporters` export of this sink; called from the event loop, whenever they read. Default: nothing."""
+        return []
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what `open` took. Called once, also after an error."""

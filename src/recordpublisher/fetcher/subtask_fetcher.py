@@ -10,6 +10,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
+from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_definitions import collect_metrics
 from .monitoring.metric_views import SubtaskView
@@ -128,6 +129,10 @@ class SubtaskFetcher:
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
         return collect_metrics(self._view, self._dependencies.clock)
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        """What the sink has to export."""
+        return self._dependencies.sink.exported_metrics()
 
     def reasons_not_ready(self) -> list[str]:
         """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""

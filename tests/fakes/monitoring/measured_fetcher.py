@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -27,6 +29,7 @@ def metrics_of_a_run(*shards: str) -> dict[str, Any]:
 
 
 METRICS = metrics_of_a_run("a", "b")
+SINK = KinesisSink("out", {"aws.region": "eu-west-1"}).exported_metrics()
 
 
 @dataclass
@@ -36,9 +39,13 @@ class MeasuredFetcher:
     subtask: int = 0
     given: dict[str, Any] = field(default_factory=lambda: METRICS)
     reasons: list[str] = field(default_factory=list)
+    sink: list[SinkMetric] = field(default_factory=list)
 
     def metrics(self) -> dict[str, Any]:
         return self.given
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        return self.sink
 
     def reasons_not_ready(self) -> list[str]:
         return self.reasons

@@ -2,7 +2,8 @@
 
 from dataclasses import fields
 
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, MetricType
+from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [

@@ -9,7 +9,7 @@ import yaml
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
 from recordpublisher.plugins.metrics.prometheus.text_format import page_of
 
-from fakes.monitoring.measured_fetcher import METRICS
+from fakes.monitoring.measured_fetcher import METRICS, SINK
 from processes.command_line import ROOT
 
 FILE = ROOT / "src/recordpublisher/plugins/metrics/prometheus/alert-rules.yml"
@@ -30,6 +30,9 @@ FIRING = {
     "RecordPublisherCheckpointStuck": (f"recordpublisher_subtask_checkpoint_running_seconds{{{SUBTASK}}}", "61"),
     "RecordPublisherBadRecords": (f"recordpublisher_shard_dead_letters_total{{{SHARD}}}", "0+1"),
     "RecordPublisherThrottled": (f"recordpublisher_shard_throttles_total{{{SHARD}}}", "0+60"),
+    "RecordPublisherSinkThrottled": (f"recordpublisher_sink_throttles_total{{{SUBTASK}}}", "0+120"),
+    "RecordPublisherSinkFailing": (f"recordpublisher_sink_failed_records_total{{{SUBTASK}}}", "0+1"),
+    "RecordPublisherSinkUnreachable": (f"recordpublisher_sink_failed_requests_total{{{SUBTASK}}}", "0+60"),
     "RecordPublisherStarved": (f"recordpublisher_subtask_loop_lag_seconds{{{SUBTASK}}}", "2"),
 }
 """A series for each alert, with its value or its growth in a minute."""
@@ -74,7 +77,7 @@ def judge(promtool, folder, cases):
 
 
 def page():
-    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"])], [SubtaskHealth(0, True, [])])
+    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"], SINK)], [SubtaskHealth(0, True, [])])
 
 
 def run(*command, given=""):

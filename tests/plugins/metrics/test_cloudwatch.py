@@ -11,7 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from fakes.monitoring.measured_fetcher import METRICS, MeasuredFetcher
+from fakes.monitoring.measured_fetcher import METRICS, SINK, MeasuredFetcher
 
 
 class FixedClock(VirtualClock):
@@ -29,7 +29,7 @@ def written(tmp_path, *counts, **properties):
     given = {"flink.metrics.cloudwatch.file": str(file), "flink.job.name": "orders", **properties}
 
     async def run():
-        fetcher = MeasuredFetcher(3)
+        fetcher = MeasuredFetcher(3, sink=SINK)
         exporter = CloudWatchExporter(Properties(given), FixedClock())
         async with exporters_opened([exporter], FetchersHere([fetcher])):
             for count in counts:
@@ -119,3 +119,12 @@ async def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
 def test_a_wrong_setting_is_named():
     with pytest.raises(ConfigurationError, match=r"flink.metrics.interval.*100.*at least 1000"):
         CloudWatchExporter(Properties({"flink.metrics.interval": 100}))
+
+
+def test_the_metrics_of_the_sink_are_in_the_line_of_its_subtask(tmp_path):
+    line, _ = written(tmp_path, 4)
+
+    assert metrics_of(line)["sinkNumRecordsOut"] == (0, "Count")
+    assert metrics_of(line)["sinkOutstandingBytes"] == (0, "Bytes")
+    assert metrics_of(line)["sinkCurrentSendTimeMs"] == (0, "Milliseconds")
+    assert metrics_of(line)["records"] == (4, "Count")

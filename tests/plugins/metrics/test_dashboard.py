@@ -59,7 +59,7 @@ async def empty_expressions(session, url):
 
 @pytest.mark.slow
 async def test_every_expression_of_the_dashboard_returns_series(prometheus, tmp_path):
-    async with LocalKinesis(port=0, streams={"orders": 2}) as kinesis, asyncio.timeout(200):
+    async with LocalKinesis(port=0, streams={"orders": 2, "copy": 1}) as kinesis, asyncio.timeout(200):
         for number in range(40):
             kinesis.stream("orders").put(b"%d" % number, str(number))
         properties = rp.Properties(
@@ -70,7 +70,7 @@ async def test_every_expression_of_the_dashboard_returns_series(prometheus, tmp_
                 "flink.metrics.prometheus.address": "127.0.0.1:0",
             }
         )
-        fetcher = rp.DataFetcher("orders", properties, sink=rp.MemorySink())
+        fetcher = rp.DataFetcher("orders", properties, sink=rp.KinesisSink("copy", properties))
         exporter = PrometheusExporter(properties)
         async with exporters_opened([exporter], FetchersHere([fetcher])), fetcher, aiohttp.ClientSession() as session:
             running = asyncio.create_task(fetcher.run())

@@ -14,7 +14,7 @@ from recordpublisher.plugins.metrics.opentelemetry import OpenTelemetryExporter
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.properties import Properties
 
-from fakes.monitoring.measured_fetcher import MeasuredFetcher
+from fakes.monitoring.measured_fetcher import SINK, MeasuredFetcher
 
 ENDPOINT = "flink.metrics.opentelemetry.endpoint"
 
@@ -130,3 +130,12 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
     with pytest.raises(PluginError, match=r"pip install 'recordpublisher\[opentelemetry\]'"):
         load_registry().metrics_exporters.get("opentelemetry", "")
+
+
+async def test_the_metrics_of_the_sink_are_sent_too(collector):
+    await export(collector, MeasuredFetcher(3, sink=SINK))
+
+    found = collector.metrics["recordpublisher.sink.throttles"]
+    (point,) = found.sum.data_points
+    assert (attributes(point), point.as_int) == ({"recordpublisher.subtask": 3}, 0)
+    assert collector.metrics["recordpublisher.sink.outstanding_bytes"].unit == "By"

@@ -6,11 +6,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
 from recordpublisher.plugins.metrics.prometheus.text_format import page_of
 
-from fakes.monitoring.measured_fetcher import METRICS
+from fakes.monitoring.measured_fetcher import METRICS, SINK
 
 
 def page(metrics=METRICS, subtasks=(0, 1), health=()):
-    return page_of([SubtaskMetrics(number, metrics["subtask"], metrics["shards"]) for number in subtasks], health)
+    return page_of([SubtaskMetrics(number, metrics["subtask"], metrics["shards"], SINK) for number in subtasks], health)
 
 
 def samples(text):
@@ -81,3 +81,13 @@ def test_a_subtask_that_does_not_respond_is_down():
         ("recordpublisher_subtask_ready", (("subtask", "0"),)): 0,
         ("recordpublisher_subtask_ready", (("subtask", "1"),)): 0,
     }
+
+
+def test_the_metrics_of_a_sink_have_a_line_for_each_subtask():
+    found = samples(page())
+
+    for subtask in "01":
+        assert found["recordpublisher_sink_written_records_total", (("subtask", subtask),)] == 0
+        assert found["recordpublisher_sink_current_send_time_seconds", (("subtask", subtask),)] == 0
+    assert "# TYPE recordpublisher_sink_outstanding_bytes gauge" in page()
+    assert page().count("# TYPE recordpublisher_sink_throttles_total ") == 1

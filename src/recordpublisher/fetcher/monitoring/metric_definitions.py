@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from recordpublisher.publishers.clock import Clock
 
+from ..metric_types import MetricType
 from .metric_views import ShardView, SubtaskView
 
 V = TypeVar("V")
-
-
-class MetricType(StrEnum):
-    """The kind of values of a metric."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    FLAG = "boolean"
-    TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..metric_types import SinkMetric
+
 
 class SubtaskMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`: `values` by name, `shards` by `stream/shard-id`."""
+    """The metrics of one subtask at one moment, as in `DataFetcher.metrics()`: `values` by name, `shards` by `stream/shard-id`,
+    and those that its `sink` has."""
 
     subtask: int
     values: dict[str, Any]
     shards: dict[str, dict[str, Any]]
+    sink: list[SinkMetric] = []
 
 
 class SubtaskHealth(msgspec.Struct, frozen=True):

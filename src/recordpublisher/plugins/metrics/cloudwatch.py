@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric, MetricType
+from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.properties import Properties
@@ -52,14 +54,15 @@ class CloudWatchExporter(PeriodicExporter):
 
     def _lines_of(self, subtask: SubtaskMetrics) -> Iterable[dict[str, Any]]:
         own = {"Job": self._job, "Subtask": str(subtask.subtask)}
-        yield self._line(own, SUBTASK_METRICS, subtask.values)
+        sink = [structs.replace(each, name=_sink_name(each)) for each in subtask.sink]
+        yield self._line(own, [*SUBTASK_METRICS, *sink], subtask.values | {each.name: each.value for each in sink})
         if self._with_shards:
             for key, values in subtask.shards.items():
                 stream, _, shard = key.rpartition("/")
                 yield self._line({"Job": self._job, "Stream": stream, "Shard": shard}, SHARD_METRICS, values)
 
     def _line(
-        self, dimensions: dict[str, str], table: Iterable[Metric[Any]], values: Mapping[str, Any]
+        self, dimensions: dict[str, str], table: Iterable[Metric[Any] | SinkMetric], values: Mapping[str, Any]
     ) -> dict[str, Any]:
         """One log line: metrics with their units, and texts as plain fields."""
         known = [metric for metric in table if is_known(metric.name, values.get(metric.name))]
@@ -76,7 +79,7 @@ class CloudWatchExporter(PeriodicExporter):
             **fields,
         }
 
-    def _field(self, metric: Metric[Any], value: Any, dimensions: dict[str, str]) -> Any:
+    def _field(self, metric: Metric[Any] | SinkMetric, value: Any, dimensions: dict[str, str]) -> Any:
         if metric.type is MetricType.TEXT:
             return value
         if metric.type is not MetricType.COUNTER:
@@ -92,3 +95,8 @@ class CloudWatchExporter(PeriodicExporter):
         else:  # opened each time: another program may have moved the file away
             with Path(self._file).open("ab") as file:
                 file.write(lines)
+
+
+def _sink_name(metric: SinkMetric) -> str:
+    """Of a sink's metric beside those of its subtask: `sinkRequests`."""
+    return f"sink{metric.name[0].upper()}{metric.name[1:]}"

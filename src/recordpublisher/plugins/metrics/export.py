@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import (
     MetricsExporter,
     MetricsSource,
@@ -28,6 +29,10 @@ class MeasuredFetcher(Protocol):
 
     def metrics(self) -> dict[str, Any]:
         """Its metrics now."""
+        ...
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        """Those of its sink."""
         ...
 
     def reasons_not_ready(self) -> list[str]:
@@ -65,8 +70,11 @@ class FetchersHere:
 
     async def metrics(self) -> list[SubtaskMetrics]:
         """The metrics of each."""
-        read = [(fetcher.subtask, fetcher.metrics()) for fetcher in self._fetchers]
-        return [SubtaskMetrics(subtask, metrics["subtask"], metrics["shards"]) for subtask, metrics in read]
+        read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
+        return [
+            SubtaskMetrics(fetcher.subtask, metrics["subtask"], metrics["shards"], fetcher.sink_metrics())
+            for fetcher, metrics in read
+        ]
 
     async def health(self) -> list[SubtaskHealth]:
         """The health of each."""

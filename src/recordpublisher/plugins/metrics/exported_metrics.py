@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric, MetricType
+from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric
+from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 
-Scope = Literal["subtask", "shard"]
+Scope = Literal["subtask", "shard", "sink"]
 
 _STEMS = {
     "numberOfAggregatedRecords": "aggregated_records",
@@ -16,6 +19,10 @@ _STEMS = {
     "millisBehindLatest": "behind_latest",
     "bytesRead": "read",
     "bytesPerRead": "last_read",
+    "outstandingRecordsCount": "outstanding_records",
+    "numRecordsOut": "written_records",
+    "numBytesOut": "written",
+    "numRecordsOutErrors": "failed_records",
 }
 """Of metrics whose name contains a unit or a verb: without it."""
 _UNITS = {"ms": "seconds", "epoch ms": "timestamp_seconds", "bytes": "bytes"}
@@ -75,7 +82,7 @@ def is_known(name: str, value: Any) -> bool:
     return value is not None and not (name == "millisBehindLatest" and value < 0)
 
 
-def _exported(scope: Scope, metric: Metric[Any]) -> ExportedMetric:
+def _exported(scope: Scope, metric: Metric[Any] | SinkMetric) -> ExportedMetric:
     words = re.sub(r"([A-Z])", r"_\1", metric.name.removesuffix("Ms")).lower()
     unit = _UNITS.get(metric.unit, "")
     divisor = 1000 if metric.unit in ("ms", "epoch ms") else 1
@@ -85,3 +92,14 @@ def _exported(scope: Scope, metric: Metric[Any]) -> ExportedMetric:
 
 EXPORTED_SUBTASK_METRICS = tuple(_exported("subtask", metric) for metric in SUBTASK_METRICS)
 EXPORTED_SHARD_METRICS = tuple(_exported("shard", metric) for metric in SHARD_METRICS)
+
+
+def exported_sink_metrics(subtasks: Iterable[SubtaskMetrics]) -> list[ExportedMetric]:
+    """The metrics that the sinks of these subtasks have, each once."""
+    found = {metric.name: metric for each in subtasks for metric in each.sink}
+    return [_exported("sink", metric) for metric in found.values()]
+
+
+def sink_values(subtask: SubtaskMetrics) -> dict[str, Any]:
+    """The values of its sink by name."""
+    return {metric.name: metric.value for metric in subtask.sink}

@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from recordpublisher.fetcher.monitoring.metric_definitions import MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import JOB_NAME, OPENTELEMETRY_ENDPOINT
 
-from .exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS, ExportedMetric
+from .exported_metrics import (
+    EXPORTED_SHARD_METRICS,
+    EXPORTED_SUBTASK_METRICS,
+    ExportedMetric,
+    exported_sink_metrics,
+    sink_values,
+)
 from .periodic_exporter import PeriodicExporter
 
 try:
@@ -82,7 +88,12 @@ class OpenTelemetryExporter(PeriodicExporter):
     def _data(self, subtasks: list[SubtaskMetrics]) -> MetricsData:
         of_subtasks: list[Row] = [({"recordpublisher.subtask": each.subtask}, each.values) for each in subtasks]
         of_shards = [row for each in subtasks for row in _shard_rows(each)]
-        tables = ((EXPORTED_SUBTASK_METRICS, of_subtasks), (EXPORTED_SHARD_METRICS, of_shards))
+        of_sinks: list[Row] = [({"recordpublisher.subtask": each.subtask}, sink_values(each)) for each in subtasks]
+        tables = (
+            (EXPORTED_SUBTASK_METRICS, of_subtasks),
+            (exported_sink_metrics(subtasks), of_sinks),
+            (EXPORTED_SHARD_METRICS, of_shards),
+        )
         metrics = [self._metric(metric, rows) for exported, rows in tables for metric in exported]
         scope = ScopeMetrics(InstrumentationScope("recordpublisher"), metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])

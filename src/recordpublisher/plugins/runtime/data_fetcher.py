@@ -15,6 +15,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -200,6 +201,10 @@ class DataFetcher:
     def metrics(self) -> dict[str, Any]:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
+
+    def sink_metrics(self) -> list[SinkMetric]:
+        """The metrics that the sink has of its own; empty for most."""
+        return self._fetcher.sink_metrics()
 
     async def wait_ready(self) -> None:
         """Wait until the run has read each open shard of this subtask once: for tests, which then put records and await them.

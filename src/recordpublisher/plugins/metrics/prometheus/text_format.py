@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from recordpublisher.fetcher.monitoring.metric_definitions import MetricType
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
 
-from ..exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS, ExportedMetric
+from ..exported_metrics import (
+    EXPORTED_SHARD_METRICS,
+    EXPORTED_SUBTASK_METRICS,
+    ExportedMetric,
+    exported_sink_metrics,
+    sink_values,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Row = tuple[str, dict[str, Any]]
@@ -25,14 +31,21 @@ _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads an
 def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
     """The page: each metric once, with a line for each subtask or shard."""
     healths, of_subtasks, of_shards = list(health), list[Row](), list[Row]()
-    for each in subtasks:
+    given = list(subtasks)
+    for each in given:
         of_subtasks.append((f'subtask="{each.subtask}"', each.values))
         of_shards += [(_shard_labels(key, each.subtask), values) for key, values in each.shards.items()]
     lines = [
         *_family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
         *_family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
     ]
-    for metrics, rows in ((EXPORTED_SUBTASK_METRICS, of_subtasks), (EXPORTED_SHARD_METRICS, of_shards)):
+    of_sinks = [(f'subtask="{each.subtask}"', sink_values(each)) for each in given]
+    tables = (
+        (EXPORTED_SUBTASK_METRICS, of_subtasks),
+        (exported_sink_metrics(given), of_sinks),
+        (EXPORTED_SHARD_METRICS, of_shards),
+    )
+    for metrics, rows in tables:
         for metric in metrics:
             kind = "counter" if metric.type is MetricType.COUNTER else "gauge"
             lines += _family(metric.prometheus_name, kind, metric.description, _samples(metric, rows))

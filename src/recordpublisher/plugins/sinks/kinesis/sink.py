@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -16,6 +17,7 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import hash_key_from
 
 from .failure_handler import FailedRecord
+from .metric_definitions import KINESIS_SINK_METRICS
 from .pending_record import PendingRecord, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter
@@ -86,6 +88,11 @@ class KinesisSink(Sink):
     def metrics(self) -> dict[str, Any]:
         """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
         return self._writer.metrics()
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """The same, with type, unit and meaning."""
+        values = self.metrics()
+        return [SinkMetric(name, *words, values[name]) for name, words in KINESIS_SINK_METRICS.items()]
 
     async def open(self, context: SinkContext) -> State | None:
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""

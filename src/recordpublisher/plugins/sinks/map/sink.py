@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
+from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.records import RecordBatch
@@ -23,6 +24,16 @@ from .settings import MapSettings
 from .worker_pool import WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
+MAP_SINK_METRICS = {
+    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
+    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
+    "handled": (MetricType.COUNTER, "records", "handled"),
+    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
+    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
+    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
+    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
+    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
+}
 
 
 class MapSink(Sink):
@@ -138,6 +149,11 @@ class MapSink(Sink):
         `deadLetters`; and `heldBytes` of those outstanding."""
         counts = asdict(self._outcomes.counts)
         return counts | {"heldBytes": counts.pop("held_bytes"), "deadLetters": counts.pop("dead_letters")}
+
+    def exported_metrics(self) -> list[SinkMetric]:
+        """The same, with type, unit and meaning."""
+        values = self.metrics()
+        return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
 
     async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         """Meanwhile pass on what the job must decide. Raises: SinkError."""

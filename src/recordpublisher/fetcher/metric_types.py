@@ -1,0 +1,31 @@
+"""MetricType and SinkMetric: the kinds of metrics, and a metric that a sink has of its own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class MetricType(StrEnum):
+    """The kind of values of a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    FLAG = "boolean"
+    TEXT = "text"
+
+
+class SinkMetric(msgspec.Struct, frozen=True):
+    """One metric of a sink at one moment.
+
+    - `name`: as the sink's documentation names it, in camelCase; `type`: counter or gauge.
+    - `unit`: `ms` and `bytes` are converted for each monitoring system; any other is a word for people.
+    - `value`: None while it is not known.
+    """
+
+    name: str
+    type: MetricType
+    unit: str
+    description: str
+    value: int | float | None
