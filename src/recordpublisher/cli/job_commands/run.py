@@ -17,7 +17,7 @@ from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 
-from ..execution import one_line
+from ..execution import arguments_as_options, one_line
 from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
 from ..run_logs import configure_logging, progress_shown
@@ -38,7 +38,16 @@ def run(
             "--elastic", help="Share the shards with every process that runs this job; sets flink.shard.assignment."
         ),
     ] = False,
-    subtask: Annotated[int | None, typer.Option(hidden=True, help="Run this subtask, for a supervisor.")] = None,
+    subtask: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Run only this subtask of --parallelism, counted from 0; the others run elsewhere and share a tracker over TCP.",
+        ),
+    ] = None,
+    supervised: Annotated[
+        bool, typer.Option(hidden=True, help="Take properties and the end from a supervisor.")
+    ] = False,
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
     ] = None,
@@ -57,13 +66,13 @@ def run(
     _search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:
-        if subtask is not None:
+        if supervised and subtask is not None:
             _run_as_subtask(subtask, parallelism, metrics_folder)
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = _with_assignment(properties, elastic, parallelism)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
-            asyncio.run(_run(properties, job, parallelism, options, console))
+            asyncio.run(_run(properties, job, parallelism, subtask, options, console))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
@@ -97,14 +106,17 @@ def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None)
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor, metrics_folder))
 
 
-async def _run(properties: Properties, job: Path, parallelism: int, options: list[str], console: object) -> None:
+async def _run(
+    properties: Properties, job: Path, parallelism: int, subtask: int | None, options: list[str], console: object
+) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     streams_of(properties)
     meter = JobProgressMeter()
     with progress_shown(meter, console):
-        if parallelism == 1:
-            await run_subtask(properties, 0, 1, meter.update)
+        if parallelism == 1 or subtask is not None:
+            with arguments_as_options("subtask"):
+                await run_subtask(properties, subtask or 0, parallelism, meter.update)
         else:
             await _supervise(properties, job, parallelism, options, meter)
 
@@ -116,6 +128,7 @@ async def _supervise(
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
+    command.append("--supervised")
     async with (
         exported_from_processes(properties, parallelism) as metrics_folder,
         with_local_tracker(properties) as job_properties,

@@ -1,0 +1,244 @@
+"""The recipes of examples/deploy: their commands run, drain on SIGTERM, exit as the recipes expect, and answer the probes."""
+
+import configparser
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+
+import pytest
+import yaml
+
+from recordpublisher.cli.execution import BAD_CONFIGURATION
+from recordpublisher.local import serve_in_thread
+from recordpublisher.publishers.properties.table import DRAIN_TIMEOUT, PROMETHEUS_ADDRESS
+
+from processes.command_line import ROOT, process_environment
+from processes.job_files import end, job_file
+
+FOLDER = ROOT / "examples/deploy"
+MANIFESTS = {
+    name: yaml.safe_load((FOLDER / f"kubernetes-{name}.yml").read_text()) for name in ("deployment", "statefulset")
+}
+DOCKERFILE = [
+    line.split(maxsplit=1) for line in (FOLDER / "Dockerfile").read_text().splitlines() if line[:1] not in ("", "#")
+]
+COUNT = 20
+MISSING = "systemd-analyze is missing: the unit is not verified (Debian: apt-get install systemd)"
+
+
+class Unit(configparser.ConfigParser):
+    """A file of systemd; option names keep their case."""
+
+    optionxform = staticmethod(str)
+
+
+UNIT = Unit(interpolation=None)
+UNIT.read(FOLDER / "recordpublisher.service")
+SERVICE = UNIT["Service"]
+
+
+def docker(name):
+    """The argument of an instruction that stands once in the Dockerfile."""
+    (argument,) = [words for instruction, words in DOCKERFILE if instruction == name]
+    return argument
+
+
+def container(kind):
+    (found,) = MANIFESTS[kind]["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def kubernetes(kind, subtask=None):
+    """The container's command, with variables as Kubernetes puts them in."""
+    words = [*container(kind)["command"], *container(kind)["args"]]
+    return [word.replace("$(SUBTASK)", str(subtask)) for word in words]
+
+
+COMMANDS = {
+    "systemd": shlex.split(SERVICE["ExecStart"]),
+    "docker": json.loads(docker("ENTRYPOINT")),
+    "deployment": kubernetes("deployment"),
+}
+
+
+@pytest.fixture(scope="module")
+def orders():
+    with serve_in_thread(streams={"orders": 4}) as served:
+        for number in range(COUNT):
+            served.call(served.endpoint.stream("orders").put, b"%d" % number, str(number))
+        yield served
+
+
+@pytest.fixture
+def start(orders, tmp_path):
+    """Starts a recipe's command with a job of the test in place of the recipe's, on a free port of loopback."""
+    with ExitStack() as started:
+
+        def run(words, name, **properties):
+            given = {
+                **orders.endpoint.properties(),
+                "flink.streams": "orders",
+                "flink.stream.initpos": "TRIM_HORIZON",
+                "flink.sink": "jsonl",
+                "flink.sink.jsonl.path": tmp_path / "out",
+                "flink.metrics.exporters": "prometheus",
+                **properties,
+            }
+            job = job_file(tmp_path, given, f"{name}.properties")
+            assert words[0].split("/")[-1] == "recordpublisher"
+            own = [str(job) if word.endswith("job.properties") else word for word in words[1:]]
+            own += ["-p", "flink.metrics.prometheus.address=127.0.0.1:0"]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recordpublisher", *own],
+                env=process_environment(),
+                stdin=subprocess.DEVNULL,
+                stderr=started.enter_context(job.with_suffix(".err").open("w")),
+                start_new_session=True,
+            )
+            started.callback(process.wait)
+            started.callback(process.kill)
+            return process, job.with_suffix(".err")
+
+        yield run
+
+
+def url_of(process, log):
+    """Where its pages are, as its log says."""
+    wait_until(lambda: "metrics are at" in log.read_text() or process.poll() is not None)
+    return re.search(r"metrics are at (http://[\d.:]+)/metrics", log.read_text())[1]
+
+
+def status(url):
+    """The status and text of a page."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", COMMANDS)
+def test_its_command_answers_the_probes_and_drains_on_sigterm(start, recipe):
+    process, log = start(COMMANDS[recipe], recipe)
+    url = url_of(process, log)
+
+    probes = container("deployment")
+    wait_until(lambda: status(url + probes["readinessProbe"]["httpGet"]["path"])[0] == 200)
+    assert status(url + probes["livenessProbe"]["httpGet"]["path"])[0] == 200
+    assert end(process) == 0
+    assert all(json.loads(line) for line in log.read_text().splitlines())
+
+
+@pytest.fixture
+def tracker():
+    """A tracker as a process of its own; the properties with which a job finds it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0"],
+        env=process_environment(RECORDPUBLISHER_TRACKER_TOKEN="of the test"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        address = process.stderr.readline().split()[-1]
+        yield {
+            "flink.watermark.tracker": "TCP",
+            "flink.watermark.tracker.address": address,
+            "flink.watermark.tracker.token": "of the test",
+        }
+        process.kill()
+
+
+@pytest.mark.slow
+def test_the_pods_of_the_statefulset_share_the_shards(start, tracker):
+    pods = [start(kubernetes("statefulset", number), f"pod{number}", **tracker) for number in range(2)]
+    open_shards = []
+    for process, log in pods:
+        url = url_of(process, log)
+        wait_until(lambda url=url: status(f"{url}/readyz")[0] == 200)
+        open_shards.append(
+            re.search(r"recordpublisher_subtask_open_shards{subtask=.(.).} (.)", status(f"{url}/metrics")[1]).groups()
+        )
+
+    assert [end(process) for process, _ in pods] == [0, 0]
+    assert [subtask for subtask, _ in open_shards] == ["0", "1"]
+    assert sum(int(count) for _, count in open_shards) == 4
+
+
+@pytest.mark.slow
+def test_a_bad_property_ends_with_the_code_after_which_systemd_does_not_restart(start):
+    process, _ = start(COMMANDS["systemd"], "bad", **{"flink.sink": "nowhere"})
+
+    assert process.wait(timeout=60) == BAD_CONFIGURATION
+    assert SERVICE["RestartPreventExitStatus"] == str(BAD_CONFIGURATION)
+
+
+def test_systemd_accepts_the_unit(tmp_path):
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        assert os.environ.get("CI") != "true", MISSING
+        pytest.skip(MISSING)
+    program = shutil.which("true")
+    unit = tmp_path / "orders.service"
+    unit.write_text((FOLDER / "recordpublisher.service").read_text().replace(COMMANDS["systemd"][0], program))
+    done = subprocess.run([verify, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+
+    assert "orders.service" not in done.stderr, done.stderr
+    assert done.returncode == 0
+
+
+def test_each_recipe_waits_longer_than_a_job_drains():
+    grace = [manifest["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] for manifest in MANIFESTS.values()]
+    page = (ROOT / "docs/how-to/deploy.md").read_text()
+    (of_docker,) = re.findall(r"docker run --stop-timeout (\d+)", page)
+
+    assert {*grace, int(SERVICE["TimeoutStopSec"]), int(of_docker)} == {90}
+    assert DRAIN_TIMEOUT.default < 90
+
+
+def test_the_image_has_extras_that_exist_and_a_user_that_is_not_root():
+    (install,) = [words for name, words in DOCKERFILE if name == "RUN" and "pip install" in words]
+    extras = re.search(r"recordpublisher\[(.*)\]", install)[1].split(",")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert set(extras) <= set(declared)
+    assert int(docker("USER")) > 0
+
+
+def test_the_health_check_of_the_image_asks_the_page_of_the_default_address():
+    check = json.loads(docker("HEALTHCHECK").partition("CMD ")[2])
+
+    assert f"http://{PROMETHEUS_ADDRESS.default}/healthz" in check[-1]
+    compile(check[-1], "HEALTHCHECK", "exec")
+
+
+def test_a_statefulset_has_a_pod_for_each_subtask_and_a_deployment_one_pod():
+    assert kubernetes("statefulset", 0)[4:6] == ["2", "--subtask"]
+    assert MANIFESTS["statefulset"]["spec"]["replicas"] == 2
+    assert MANIFESTS["deployment"]["spec"]["replicas"] == 1
+    assert MANIFESTS["deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+@pytest.mark.parametrize("kind", MANIFESTS)
+def test_the_probes_ask_the_port_that_the_command_serves(kind):
+    ((port,),) = [{each["containerPort"] for each in container(kind)["ports"] if each["name"] == "metrics"}]
+
+    assert f"flink.metrics.prometheus.address=0.0.0.0:{port}" in kubernetes(kind)
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container(kind)[probe]["httpGet"] == {"path": path, "port": "metrics"}
