@@ -67,6 +67,7 @@ FURTHER = {
             "testing",
             [
                 "Contract", "PublisherContract", "PublisherCase", "SinkContract", "SinkCase", "StateStoreContract", "StateStoreCase",
+                "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],
         ),

@@ -1,4 +1,4 @@
-"""Helpers for tests of plugins and jobs. Start with a contract: subclass it, and pytest runs the contract of publishers, sinks or stores.
+"""Helpers for tests of plugins and jobs. Start with a contract: subclass it, and pytest runs the contract of its kind of plugin.
 
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
@@ -7,6 +7,7 @@ from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
 from .sink_contract import SinkCase, SinkContract
 from .state_store_contract import StateStoreCase, StateStoreContract
+from .tracker_contract import TrackerCase, TrackerContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "SinkContract",
     "StateStoreCase",
     "StateStoreContract",
+    "TrackerCase",
+    "TrackerContract",
     "VirtualClock",
     "VirtualLoop",
     "run_virtual",
