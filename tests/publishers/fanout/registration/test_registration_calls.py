@@ -158,6 +158,22 @@ def test_an_unknown_stream_is_an_error():
         run_virtual(registration(ScriptedPorts()).stream_arn("oders"))
 
 
+@pytest.mark.parametrize("code", ["AccessDeniedException", "AccessDenied"])
+def test_a_denied_stream_arn_says_which_action_is_needed_and_how_to_do_without(code):
+    ports = ScriptedPorts()
+    ports.consumers.errors = {"stream": [FatalKinesisError("DescribeStreamSummary", code, "user x is not authorized")]}
+    with pytest.raises(FatalKinesisError, match=r"allow kinesis:DescribeStreamSummary .* by its ARN.*user x") as raised:
+        run_virtual(registration(ports).stream_arn("orders"))
+    assert (raised.value.api, raised.value.code) == ("DescribeStreamSummary", code)
+
+
+def test_another_error_of_the_same_call_says_nothing_about_actions():
+    ports = ScriptedPorts()
+    ports.consumers.errors = {"stream": [FatalKinesisError("DescribeStreamSummary", "ValidationException", "no name")]}
+    with pytest.raises(FatalKinesisError, match=r"ValidationException: no name$"):
+        run_virtual(registration(ports).stream_arn("orders"))
+
+
 @pytest.mark.parametrize("state", ["absent", "deleting"])
 def test_a_missing_or_deleting_consumer_is_not_deregistered(state):
     ports = ScriptedPorts()

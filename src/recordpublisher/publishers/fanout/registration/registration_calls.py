@@ -10,6 +10,7 @@ from collections.abc import Callable
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     ConsumerError,
+    FatalKinesisError,
     ImpossibleStateError,
     ResourceInUseError,
     ResourceNotFoundError,
@@ -22,6 +23,7 @@ from recordpublisher.publishers.retry import call_with_retries
 from ..config import FanOutConfig
 
 log = logging.getLogger(__name__)
+_ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
 
 
 class RegistrationCalls:
@@ -37,8 +39,17 @@ class RegistrationCalls:
         self._draw = draw
 
     async def stream_arn(self, stream: str) -> str:
-        """The stream's ARN. Raises: StreamNotFoundError."""
-        return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
+        """The stream's ARN. Raises: StreamNotFoundError; FatalKinesisError that names the missing right if it is denied."""
+        try:
+            return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
+        except FatalKinesisError as error:
+            if error.code not in _ACCESS_DENIED:
+                raise
+            message = (
+                f"a consumer is registered with the ARN of its stream: allow kinesis:DescribeStreamSummary on '{stream}' for the "
+                f"identity in use, or give the stream by its ARN instead of its name ({error})"
+            )
+            raise FatalKinesisError(error.api, error.code, message) from error
 
     async def describe(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer as the service describes it; None when it does not exist."""
