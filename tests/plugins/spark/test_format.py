@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from recordpublisher.plugins.spark import KinesisSource
 from recordpublisher.publishers.errors import ConfigurationError
@@ -23,7 +24,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"botocore", "a
 def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():
     source = KinesisSource({"stream": "orders", "aws.region": "us-east-1"})
     source.schema()
-    source.reader(None)
+    source.reader(StructType([StructField("data", BinaryType())]))
     with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is not set"):
         source.streamReader(None)
 

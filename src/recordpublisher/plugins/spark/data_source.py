@@ -58,7 +58,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         from .batch_read.batch_reader import KinesisBatchReader
 
         options, by_shard = self._checked_options(keeps_claims=False)
-        return KinesisBatchReader(options, ReadPositions.parse(options.properties, by_shard, self._loaded_ms))
+        return KinesisBatchReader(options, ReadPositions.parse(options.properties, by_shard, self._loaded_ms), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""

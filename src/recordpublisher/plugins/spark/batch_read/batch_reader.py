@@ -15,6 +15,7 @@ from ..outages import OutageWatch
 from ..python_worker import log_to_stderr
 from ..source.retention_check import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
+from .chosen_columns import chosen_columns
 from .positions import ReadPositions
 
 
@@ -29,11 +30,12 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Spark makes one for each action, so whatever decides the rows is in the options and `positions`."""
 
-    def __init__(self, options: SparkOptions, positions: ReadPositions) -> None:
+    def __init__(self, options: SparkOptions, positions: ReadPositions, schema: Any) -> None:
         if options.is_continuous:
             raise ConfigurationError("mode", "CONTINUOUS", "no mode, for spark.read")
         self._options = options
         self._positions = positions
+        self._schema = chosen_columns(schema)
 
     def partitions(self) -> list[RangePartition]:
         """One task for each shard. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
@@ -62,4 +64,6 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             stop_at_tip=True,
         )
         accepts_loss = accepts_data_loss(options.properties)
-        return RangeRead(partition.part, shard_reader(options, {}), bounds, options.max_outage_ms, accepts_loss).rows()
+        return RangeRead(
+            partition.part, shard_reader(options, {}), bounds, options.max_outage_ms, accepts_loss, self._schema
+        ).rows()

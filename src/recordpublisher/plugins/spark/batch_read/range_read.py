@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from recordpublisher.fetcher.pipeline.bounds import Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..arrow_rows import ArrowRows
+from ..arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..outages import OutageWatch
 from ..source.read_task import ReadShards
 from .batch_plan import ShardRange
@@ -27,8 +29,8 @@ PUBLISHER = "POLLING"
 class RowsBefore(ArrowRows):
     """Collects the rows that lie before an end; `is_past` from the first other one on."""
 
-    def __init__(self, end: EndPosition) -> None:
-        super().__init__()
+    def __init__(self, end: EndPosition, schema: pa.Schema = ARROW_SCHEMA) -> None:
+        super().__init__(schema)
         self._end = end
         self.is_past = False
 
@@ -50,6 +52,7 @@ class RangeRead:
     bounds: Bounds
     max_outage_ms: int
     accepts_loss: bool = False
+    schema: pa.Schema = ARROW_SCHEMA
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     _outages: OutageWatch = field(init=False)
 
@@ -60,7 +63,7 @@ class RangeRead:
         """The rows as Arrow batches. Raises: DataLossError, OutageError; every error that is no outage, at once."""
         shard, state, is_first = self.part.shard, ShardState(self.part.start), True
         while True:
-            rows = RowsBefore(self.part.end)
+            rows = RowsBefore(self.part.end, self.schema)
             outcome = self.read({shard: state}, self.bounds, rows, PUBLISHER).shards[shard.key]
             self._note_outage(outcome)
             if is_first and outcome.records:

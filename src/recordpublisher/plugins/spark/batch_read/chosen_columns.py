@@ -1,0 +1,29 @@
+"""The columns that a user's schema chooses for a batch read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from ..arrow_rows import ARROW_SCHEMA, SPARK_SCHEMA
+
+_TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
+_SPARK_NAMES = {"bigint": "LONG"}
+
+
+def chosen_columns(schema: Any) -> pa.Schema:
+    """The columns of a StructType, in its order. Raises: ConfigurationError for an unknown column, or one of another type."""
+    return pa.schema([_chosen(field) for field in schema.fields])
+
+
+def _chosen(field: Any) -> pa.Field:
+    valid = _TYPES.get(field.name)
+    if valid is None:
+        raise ConfigurationError("schema", field.name, SPARK_SCHEMA, reason="there is no such column")
+    given = field.dataType.simpleString()
+    if _SPARK_NAMES.get(given, given.upper()) != valid:
+        raise ConfigurationError("schema", f"{field.name} {given.upper()}", f"{field.name} {valid}")
+    return pa.field(field.name, ARROW_SCHEMA.field(field.name).type, nullable=field.nullable)
