@@ -24,7 +24,19 @@ def examples():
 
 
 EXAMPLES = [*examples()]
-SERVICE_COMMANDS = ("list", "describe", "create", "split", "merge", "consumers", "put", "tail", "doctor", "lag")
+SERVICE_COMMANDS = (
+    "list",
+    "describe",
+    "create",
+    "split",
+    "merge",
+    "consumers",
+    "put",
+    "tail",
+    "doctor",
+    "lag",
+    "plugins",
+)
 
 
 async def _store_a_state(folder):

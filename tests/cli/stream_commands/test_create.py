@@ -1,10 +1,15 @@
 """`recordpublisher create`, `split` and `merge` against the embedded endpoint."""
 
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
-from recordpublisher.local import serve_in_thread
+from recordpublisher.local import Delays, serve_in_thread
 
-from processes.command_line import several_commands
+from processes.command_line import process_environment, sdk_environment, several_commands
 
 FIRST, SECOND, *CHILDREN = (f"shardId-{number:012}" for number in range(6))
 
@@ -22,6 +27,7 @@ def done():
         f"split orders {FIRST} --at 7",
         f"split orders {SECOND} --at {3 * 2**126}",
         f"split orders {SECOND} --at half",
+        f"split orders {CHILDREN[0]} --at {2**126}",
         f"merge orders {CHILDREN[3]} {CHILDREN[0]}",
         f"merge orders {CHILDREN[2]} {CHILDREN[1]}",
     ]
@@ -76,6 +82,31 @@ def test_split_at_a_hash_key(done):
 
 def test_a_hash_key_is_a_number(done):
     assert "option '--at' has the value 'half'" in result(done, f"split orders {SECOND}", 1).stderr
+
+
+def test_a_hash_key_outside_the_shard_is_refused_with_its_range(done):
+    outside = result(done, f"split orders {CHILDREN[0]}")
+
+    assert (outside.returncode, outside.stdout) == (2, "")
+    assert outside.stderr.endswith(f"valid: a hash key of {CHILDREN[0]} after its first: 1 to {2**126 - 1}\n")
+
+
+def test_create_prints_nothing_when_it_is_interrupted():
+    with (
+        serve_in_thread(delays=Delays(create_stream=3_600_000)) as served,
+        subprocess.Popen(
+            [sys.executable, "-m", "recordpublisher", "create", "events", "--shards", "1"],
+            env=process_environment(**sdk_environment(served)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process,
+    ):
+        while "events" not in served.endpoint.account.streams():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == 0
 
 
 def test_a_closed_shard_is_an_error_that_names_the_open_ones(done):

@@ -16,7 +16,10 @@ def plugins(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """List the plugins and the names they register, and why a plugin failed or is blocked."""
+    """List the plugins and the names they register, and why a plugin failed or is blocked.
+
+    Example: recordpublisher plugins
+    """
     registry = load_registry()
     typer.echo("plugins")
     for status in registry.plugins:

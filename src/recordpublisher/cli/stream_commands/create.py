@@ -52,4 +52,6 @@ def create(
             await service.wait_until_active(name, retries, SystemClock())
         return await service.stream_arn(name)
 
-    typer.echo(call_service(properties, make))
+    arn = call_service(properties, make)
+    if arn is not None:
+        typer.echo(arn)

@@ -51,7 +51,12 @@ def split(
 
     async def change(service: ManagementClient) -> list[str]:
         shard = _open_shard(shard_id, await service.list_shards(stream))
-        await service.split_shard(shard, shard.hash_range.middle + 1 if hash_key is None else hash_key)
+        keys = shard.hash_range
+        if hash_key is not None and not keys.start < hash_key <= keys.end:
+            raise ConfigurationError(
+                "--at", at, f"a hash key of {shard_id} after its first: {keys.start + 1} to {keys.end}"
+            )
+        await service.split_shard(shard, keys.middle + 1 if hash_key is None else hash_key)
         return await _children(service, stream, [shard], wait, properties)
 
     for child in call_service(properties, change, stream) or []:
