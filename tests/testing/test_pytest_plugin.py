@@ -13,7 +13,7 @@ from processes.command_line import ROOT, process_environment
 
 pytest_plugins = "pytester"
 PLUGIN = "pytest_recordpublisher"
-WITHOUT = ["-p", "no:cacheprovider", "-p", "no:asyncio"]
+WITHOUT = ["-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 
 JOB = """
 import recordpublisher as rp
