@@ -11,7 +11,7 @@ from .directed_schedules import DIRECTED
 from .group_schedule import random_schedule
 from .simulated_group import SimulatedGroup
 
-QUICK, MANY = 4, 30
+QUICK, MANY = 4, 20
 SHOWN = 10
 
 
