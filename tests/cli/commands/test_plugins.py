@@ -8,7 +8,10 @@ def test_the_built_ins_are_listed():
 
     assert done.returncode == 0
     assert "builtins, of recordpublisher" in done.stdout
-    assert "publishers: EFO (recordpublisher), POLLING (recordpublisher)" in done.stdout
+    assert (
+        "publishers: DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), POLLING (recordpublisher)"
+        in done.stdout
+    )
 
 
 def test_a_blocked_plugin_is_shown_as_such():
@@ -44,7 +47,10 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path)
     assert done.returncode == 0
     reason = "ModuleNotFoundError: No module named 'a_package_that_is_not_there'"
     assert f"mine, of broken 0.3: failed ({reason})" in done.stdout
-    assert "publishers: EFO (recordpublisher), POLLING (recordpublisher)" in done.stdout
+    assert (
+        "publishers: DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), POLLING (recordpublisher)"
+        in done.stdout
+    )
     assert f"plugin 'mine' of broken 0.3 could not be loaded and is ignored: {reason}" in done.stderr
 
 
