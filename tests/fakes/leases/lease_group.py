@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
-from recordpublisher.fetcher.leases.documents.group_store import TABLE, GroupStore
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes
 from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
@@ -151,7 +151,7 @@ class LeaseGroup:
     @property
     def table(self) -> LeaseTable:
         """The stored lease table."""
-        return table_from_bytes(self.store.values[TABLE].value, TABLE)
+        return table_from_bytes(self.store.values[LEASE_TABLE].value, LEASE_TABLE)
 
     def owned(self) -> dict[str, list[str]]:
         """The shards of each worker by the lease table."""

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
 from recordpublisher.plugins.host.build_from_properties import build_state_store
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.stores.by_location import conditional_store_of
@@ -44,6 +45,15 @@ async def test_a_closed_store_opens_again(stores):
     await store.close()
     await store.store(0, generation, {"again": True})
     assert await store.load() == [{"again": True}]
+
+
+async def test_a_fixed_number_of_subtasks_does_not_start_over_the_positions_of_a_group(stores, state_properties):  # E10
+    uri = state_properties["flink.state.uri"]
+    group = conditional_store_of(uri, "flink.state.uri", state_properties, job="job")
+    await group.put_if_absent(LEASE_TABLE, b"{}")
+    await group.close()
+    with pytest.raises(StateError, match="which STATIC cannot go on from yet"):
+        await stores().open_generation(0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from recordpublisher.fetcher.leases.documents.group_store import PARTS, TABLE, WORKERS
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
@@ -57,7 +57,7 @@ class GroupChecker:
     # --- the store ---------------------------------------------------------------------------------------------------------------
 
     def _on_write(self, name: str, before: bytes | None, after: bytes | None) -> None:
-        if name == TABLE:
+        if name == LEASE_TABLE:
             assert after is not None
             self._on_table(table_from_bytes(after, name))
         elif name.startswith(WORKERS):

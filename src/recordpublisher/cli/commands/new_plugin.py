@@ -12,6 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
+from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
@@ -32,6 +33,7 @@ def new_plugin(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and of what it adds, such as audit-log.")],
     verbose: Verbose = False,
     debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Write a package with a publisher, sink or state store that works, and a test of its contract: a start for your own.
 

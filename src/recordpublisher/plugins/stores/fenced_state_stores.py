@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, StateStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
@@ -71,7 +72,15 @@ class ConditionalStateStore(StateStore):
         return [entry.snapshot for _, entry in entries.values() if entry.snapshot is not None]
 
     async def open_generation(self, subtask: int) -> int:
-        """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask."""
+        """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
+
+        Raises: StateError when a group of workers keeps its positions here (E10).
+        """
+        if await self._store.get(LEASE_TABLE) is not None:
+            raise StateError(
+                f"{self._store.place} has the positions of a job with flink.shard.assignment=ELASTIC, which STATIC cannot go on from yet: "
+                "use another flink.state.uri or flink.job.name"
+            )
         for attempt in range(_ATTEMPTS):
             entries = await self._entries()
             generation = max((entry.generation for _, entry in entries.values()), default=0) + 1

@@ -22,7 +22,7 @@ def check(folder, **more):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"flink.deserializer": "avro"}, "'flink.deserializer' has the value 'avro'.*json"),
+        ({"flink.deserializer": "thrift"}, "'flink.deserializer' has the value 'thrift'.*json"),
         ({"flink.watermark.strategy": "NONE"}, "'flink.watermark.strategy' has the value 'NONE'.*BOUNDED"),
         ({LOOKAHEAD: "5000", MAX_LAG: "5000"}, f"'{MAX_LAG}' has the value 5000; valid: more than {LOOKAHEAD}"),
     ],

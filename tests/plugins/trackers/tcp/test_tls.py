@@ -79,7 +79,7 @@ async def test_a_context_may_be_given_in_code(authority):
     context = ssl.create_default_context(cafile=authority.file)
     async with TrackerServer(TOKEN, tls=server_context(*authority.issue())) as server:
         properties = {"flink.watermark.tracker.address": server.address, "flink.watermark.tracker.token": TOKEN}
-        tracker = TcpTracker(Properties(properties, **{"flink.watermark.sync.interval": 50}), tls=context)
+        tracker = TcpTracker(Properties({**properties, "flink.watermark.sync.interval": 50}), tls=context)
         await tracker.open(0, 1)
         await wait_until(lambda: tracker.current() == 5, (tracker, 5))
         await tracker.close()

@@ -15,7 +15,7 @@ from .lease_table_json import table_from_bytes, table_to_bytes
 from .position_part import PositionPart
 from .worker_record import WorkerRecord
 
-TABLE, WORKERS, PARTS = "group/leases", "group/workers/", "group/positions/"
+LEASE_TABLE, WORKERS, PARTS = "group/leases", "group/workers/", "group/positions/"
 MAX_ATTEMPTS = 10
 T = TypeVar("T")
 
@@ -57,16 +57,16 @@ class GroupStore:
 
     async def read_table(self) -> Stored[LeaseTable] | None:
         """The lease table, read consistently."""
-        found = await self._call(self._store.get(TABLE))
+        found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
         """Replace the version that was read, or create the table (None)."""
-        return Stored(table, await self.write(TABLE, table_to_bytes(table), expected))
+        return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
         """The lease table that a value contains."""
-        return Stored(table_from_bytes(value.value, self._place(TABLE)), value.version)
+        return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
     async def read_records(self) -> dict[str, Stored[WorkerRecord]]:
         """The record of each worker; they may be slightly old."""
