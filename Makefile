@@ -13,7 +13,7 @@ CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" py
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
+.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -34,8 +34,14 @@ test-rest: $(STAMP)  ## command line, docs, endpoint and the rest
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
 
-slow: $(STAMP)  ## tests that take more than ten seconds each: tutorials, wheels, a sample Spark job, long schedules (about six minutes)
-	$(BIN)/pytest -p no:cacheprovider -m "slow and not ($(LONG))"
+slow: $(STAMP)  ## tests that take more than ten seconds each, in two parts in parallel: tutorials, wheels, a sample Spark job (eight minutes)
+	+$(MAKE) --no-print-directory -j 2 slow-spark slow-rest
+
+slow-spark: $(STAMP)
+	$(BIN)/pytest -p no:cacheprovider -m "slow and spark and not ($(LONG))"
+
+slow-rest: $(STAMP)
+	nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "slow and not spark and not ($(LONG))"
 
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
