@@ -29,7 +29,7 @@ class KillableSource(KinesisSource):
         return "killable"
 
     def streamReader(self, schema: Any) -> KillableReader | KillableContinuousReader:  # noqa: N802
-        options = self.reading_options()
+        options = self.query_options()
         return KillableContinuousReader(options) if options.is_continuous else KillableReader(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802

@@ -62,15 +62,20 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
-        options, by_shard = self._checked_options(keeps_claims=True)
-        for option, given in ((START_OPTION, by_shard), (END_OPTION, options.properties.value(ENDING_POSITION))):
-            if given is not None:
-                raise ConfigurationError(option, given, "another start, and no end", reason="this is for spark.read")
+        options = self.query_options()
         if options.is_continuous:
             from .continuous.stream_reader import ContinuousStreamReader
 
             return ContinuousStreamReader(options)
         return KinesisStreamReader(options)
+
+    def query_options(self) -> SparkOptions:
+        """The options of a query. Raises: ConfigurationError, also for those of a batch read."""
+        options, by_shard = self._checked_options(keeps_claims=True)
+        for option, given in ((START_OPTION, by_shard), (END_OPTION, options.properties.value(ENDING_POSITION))):
+            if given is not None:
+                raise ConfigurationError(option, given, "another start, and no end", reason="this is for spark.read")
+        return options
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
