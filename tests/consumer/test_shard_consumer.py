@@ -170,3 +170,28 @@ async def test_a_deserializer_that_returns_too_few_values_is_an_error():
     given._deserializer = Short()
     with pytest.raises(DeserializationError, match="1 records have 0 values"):
         await run(batch(b"1"), with_decorator=given)
+
+
+async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
+    class Prepared(JsonDeserializer):
+        prepared = ()
+
+        async def prepare(self, given):
+            self.prepared = given.data
+
+        def values(self, given):
+            assert list(given.data) == list(self.prepared)
+            return super().values(given)
+
+    output = Output()
+    decorating = BatchDecorator(
+        Prepared(),
+        ArrivalTimestamps(),
+        BoundedOutOfOrderness(Properties()),
+        ShardMetrics(),
+        on_poison=OnPoison.FAIL,
+        future_limit_ms=3_600_000,
+    )
+    await ShardConsumer(Script(batch(b"1"), batch(b"2"), RunResult.COMPLETE), decorating, output).run()
+
+    assert [list(each.values) for each in output.batches] == [[1], [2]]

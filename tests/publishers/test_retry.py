@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -90,3 +90,20 @@ def test_r3_a_wait_between_calls_is_cancelled_at_once():
         return asyncio.get_running_loop().time()
 
     assert run_virtual(cancelled()) == 0
+
+
+def test_a_listener_hears_how_long_a_call_has_waited_and_may_wait():
+    heard = []
+
+    async def listened():
+        retry_listener.set(lambda error, waited, left: heard.append((error, waited, left)))
+        without_jitter = RetryPolicy(max_retries=3, base_ms=0, max_ms=0, exponent=2.0)
+        await call_with_retries(scripted(BROKEN, BROKEN, "done"), without_jitter, min_pause=lambda error: 3.0)
+
+    run_virtual(listened())
+
+    assert heard == [(BROKEN, 3.0, 0.0), (BROKEN, 6.0, 0.0)]
+
+
+def test_the_waits_that_are_left_are_the_longest():
+    assert [round(POLICY.longest_seconds(attempt), 3) for attempt in range(4)] == [0.5, 0.4, 0.2, 0]

@@ -101,6 +101,26 @@ class FencesReaders(ListSink):
         return await self.open(rp.SinkContext())
 
 
+class DropsWhatWasFlushed(ListSink):
+    """Takes back what it has stored of a revoked shard."""
+
+    def revoked(self, shards):
+        self.target.payloads.clear()
+
+
+class RefusesRevokedShards(ListSink):
+    """Never writes a shard again that was revoked once."""
+
+    gone = frozenset()
+
+    def revoked(self, shards):
+        self.gone, self.waiting = frozenset(shards), []
+
+    async def write(self, batch):
+        if batch.shard.key not in self.gone:
+            await super().write(batch)
+
+
 @pytest.mark.parametrize(
     ("broken", "test", "error"),
     [
@@ -109,6 +129,8 @@ class FencesReaders(ListSink):
         (IgnoresNewerStart, "test_a_replaced_start_cannot_store", AssertionError),
         (FailsWithoutRecords, "test_checkpoints_without_records_succeed", AssertionError),
         (ReversesRecords, "test_what_was_flushed_is_in_the_target", AssertionError),
+        (DropsWhatWasFlushed, "test_shards_may_come_and_go", AssertionError),
+        (RefusesRevokedShards, "test_a_revoked_shard_may_come_back", AssertionError),
         (FencesReaders, "test_stored_positions_can_be_read_beside_the_job", rp.FencedError),
     ],
 )

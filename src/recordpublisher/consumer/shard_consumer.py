@@ -12,7 +12,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .bad_records import OnPoison, PoisonPolicy
-from .deserialization import Decompressor, Deserializer
+from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import TimestampAssigner, check_times
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
@@ -36,12 +36,18 @@ class BatchDecorator:
         decompressor: Decompressor | None = None,
     ) -> None:
         self._deserializer = deserializer
+        self._prepared = deserializer if isinstance(deserializer, PreparedDeserializer) else None
         self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
         self._poison_policy = PoisonPolicy(on_poison, metrics)
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Wait for what the deserializer needs for this batch; `decorate` must follow at once."""
+        if self._prepared is not None:
+            await self._prepared.prepare(batch)
 
     def decorate(self, batch: RecordBatch) -> RecordBatch:
         """The batch with values, event times and watermarks. A batch without records is returned unchanged.
@@ -107,6 +113,7 @@ class ShardConsumer:
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         self._children = batch.child_shards or self._children
         position = batch.read_position
+        await self._decorator.prepare(batch)
         putting = self._output.put(self._decorator.decorate(batch))
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
         self._publisher.set_read_budget(await putting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,10 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     raise SinkError(f"record {', '.join(record.sequence_numbers)} of {where} cannot be written: {reason}")
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
     """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
@@ -30,6 +34,9 @@ class SinkContext:
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. Depending on
       `flink.deserializer.error` the job fails, the record is skipped and counted, or it goes to the dead-letter sink (S7). When it
       returns, the sink has no more to do with the record.
+    - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
+      old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
+      queue of its own, asks before it sends.
     """
 
     subtask: int = 0
@@ -37,6 +44,7 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=lambda: None, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
+    may_write: Callable[[], bool] = field(default=_always, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,19 @@ class Sink(ABC):
     @abstractmethod
     async def write(self, batch: RecordBatch) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
+
+    def assigned(self, shards: Collection[str]) -> None:  # noqa: B027 - optional on purpose
+        """With ELASTIC assignment: these shards (`Shard.key`) are read here from now on; called before their first write.
+
+        Default: nothing.
+        """
+
+    def revoked(self, shards: Collection[str]) -> None:  # noqa: B027 - optional on purpose
+        """With ELASTIC assignment: these shards are read here no more, and no write of theirs follows.
+
+        Their next reader goes on from their last checkpoint. After a hand-over that has everything. After a lost lease it has not: drop
+        what is queued of them, since it is written again. Also called while a `write` or `flush` waits. Default: nothing.
+        """
 
     async def watermark(self, watermark: int) -> None:  # noqa: B027 - optional on purpose
         """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""

@@ -6,12 +6,17 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
 from .errors import RetriesExhaustedError, TransientError
 
 T = TypeVar("T")
+RetryListener = Callable[[TransientError, float, float], None]
+"""Gets the error, the seconds from the first failure of the call to its next try, and the seconds of back-off that are left at most."""
+retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
+"""Hears of each retry in its context, whoever makes the call: a command tells the person who waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,15 @@ class RetryPolicy:
 
     def delay_seconds(self, attempt: int, draw: Callable[[], float] = random.random) -> float:
         """Seconds to wait before try number `attempt` (from 0)."""
+        return draw() * self._longest_delay_seconds(attempt)
+
+    def longest_seconds(self, attempt: int) -> float:
+        """The most that all waits from try number `attempt` on can take together."""
+        return sum(map(self._longest_delay_seconds, range(attempt, self.max_retries)))
+
+    def _longest_delay_seconds(self, attempt: int) -> float:
         # the exponent is capped so that a long outage cannot overflow a float
-        return draw() * min(self.max_ms, self.base_ms * self.exponent ** min(attempt, 100)) / 1000
+        return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, 100)) / 1000
 
 
 async def call_with_retries(
@@ -46,6 +58,7 @@ async def call_with_retries(
 
     Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
     """
+    first_failure: float | None = None
     for attempt in itertools.count():
         try:
             return await call()
@@ -54,6 +67,11 @@ async def call_with_retries(
                 raise _exhausted(error, attempt + 1) from error
             on_retry(error)
             pause = min_pause(error) + policy.delay_seconds(attempt)
+            listener = retry_listener.get()
+            if listener is not None:
+                now = asyncio.get_running_loop().time()
+                first_failure = now if first_failure is None else first_failure
+                listener(error, now + pause - first_failure, policy.longest_seconds(attempt))
         await asyncio.sleep(pause)
     raise AssertionError("count() has no end")
 

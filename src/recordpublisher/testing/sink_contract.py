@@ -118,6 +118,39 @@ class SinkContract(Contract[SinkCase]):
 
         self._check(check)
 
+    def test_shards_may_come_and_go(self) -> None:
+        """With ELASTIC assignment: nothing that was flushed is lost with a shard, and other shards are written on."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            sink.assigned(["orders/a", "orders/b"])
+            await sink.write(_batch("a", 1))
+            await sink.write(_batch("b", 2))
+            await sink.flush(_checkpoint(2))
+            sink.revoked(["orders/a"])
+            await sink.write(_batch("b", 3))
+            await sink.flush(_checkpoint(3))
+            assert sorted(await case.written()) == [b"1", b"2", b"3"]
+            await sink.close()
+
+        self._check(check)
+
+    def test_a_revoked_shard_may_come_back(self) -> None:
+        """What was written and not flushed is written again, and must not be missing."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            sink.assigned(["orders/a"])
+            await sink.write(_batch("a", 1, 2))
+            sink.revoked(["orders/a"])
+            sink.assigned(["orders/a"])
+            await sink.write(_batch("a", 1, 2, 3))
+            await sink.flush(_checkpoint(3))
+            assert set(await case.written()) == {b"1", b"2", b"3"}
+            await sink.close()
+
+        self._check(check)
+
     def test_stored_positions_can_be_read_beside_the_job(self) -> None:
         """`recordpublisher lag` reads them and disturbs nobody."""
 

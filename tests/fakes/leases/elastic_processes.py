@@ -9,6 +9,7 @@ from typing import Any
 from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -66,7 +67,7 @@ class ElasticProcess:
         self,
         source: ScriptedSource,
         store: ConnectedStore,
-        sink: TimedSink,
+        sink: Sink,
         properties: dict[str, object],
         streams: tuple[str, ...],
     ) -> None:
@@ -108,11 +109,13 @@ class ElasticProcesses:
         for number in range(shards):
             self.source.add(f"shard-{number}")
 
-    async def join(self, streams: tuple[str, ...] = ("s",), **properties: object) -> ElasticProcess:
-        """Start a process."""
+    async def join(
+        self, streams: tuple[str, ...] = ("s",), sink: Sink | None = None, **properties: object
+    ) -> ElasticProcess:
+        """Start a process. Its sink is a TimedSink, or this one."""
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
-        process = ElasticProcess(self.source, store, TimedSink(self.rows, self._cost), given, streams)
+        process = ElasticProcess(self.source, store, sink or TimedSink(self.rows, self._cost), given, streams)
         await process.start()
         return process
 

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
@@ -50,6 +50,44 @@ def test_the_shards_of_a_process_that_stops_are_read_without_waiting_for_its_lea
     group, took = run_virtual(story())
     assert sorted(group.rows) == sorted(group.sent)
     assert took < DURATION / 2
+
+
+def test_the_shards_of_a_process_that_fails_are_read_without_waiting_for_its_leases():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first, second = await group.join_two()
+        first.sink.failure = SinkError("the disk is full")
+        group.send()
+        with pytest.raises(SinkError):
+            await first.running
+        before = asyncio.get_running_loop().time()
+        await group.wait_until_all_is_written()
+        took = asyncio.get_running_loop().time() - before
+        await first.fetcher.close()
+        await second.stop()
+        return group, took
+
+    group, took = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
+    assert took < DURATION / 2
+
+
+def test_a_process_that_fails_without_its_store_ends_and_its_leases_expire():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first, second = await group.join_two()
+        first.store.is_cut = True
+        first.sink.failure = SinkError("the disk is full")
+        group.send()
+        with pytest.raises(SinkError):
+            await first.running
+        await first.fetcher.close()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return group
+
+    group = run_virtual(story())
+    assert sorted(group.rows) == sorted(group.sent)
 
 
 def test_the_shards_of_a_killed_process_are_read_by_the_others():

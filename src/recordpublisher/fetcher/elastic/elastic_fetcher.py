@@ -54,6 +54,7 @@ class ElasticFetcher(SubtaskFetcher):
         """
         dependencies = self._dependencies
         context = await self._shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
+        context = replace(context, may_write=self.leased.may_write_now)
         if await dependencies.sink.open(context) is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
@@ -74,9 +75,12 @@ class ElasticFetcher(SubtaskFetcher):
         self._open_monitoring(start)
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached, then leave the group. The next run joins it again."""
+        """Run until a bound is reached, then leave the group. The next run joins it again. After an error the others take the shards."""
         try:
             return await super().run_bounded(bounds)
+        except Exception:
+            await self._lives.seal()
+            raise
         finally:
             await self._lives.cancel()
 
@@ -125,7 +129,14 @@ class ElasticFetcher(SubtaskFetcher):
             log.warning("a checkpoint was not stored: %s", error)
 
     async def _take_last_checkpoint(self) -> None:
-        await self._lives.leave()
+        """The sink may still write from its queue: a suspension is looked for until it has."""
+        self._shards.suspension.reset()
+        watching = asyncio.create_task(self._shards.suspension.run())
+        try:
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def _check_group(self) -> None:
         """Positions of a fixed number of subtasks are not taken over (E10). Raises: StateError."""

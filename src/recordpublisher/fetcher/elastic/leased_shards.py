@@ -66,6 +66,7 @@ class LeasedShards:
 
     def begin(self, shard: str, state: ShardState) -> None:
         """Read a shard from this state on."""
+        self._sink.assigned([shard])
         self._begun[shard] = Begun(state, self._clock.monotonic())
         self._add(shard)
         self._shards.start_readers()
@@ -82,7 +83,9 @@ class LeasedShards:
             pass
 
     def drop(self, shards: Collection[str]) -> None:
-        """Forget these shards."""
+        """Forget these shards, and let the sink drop what it has queued of them."""
+        if revoked := self._begun.keys() & set(shards):
+            self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)
             self._stopped.discard(key)
@@ -127,11 +130,15 @@ class LeasedShards:
     async def may_write(self, entry: ShardEntry) -> bool:
         """Wait for the permission, as long as the shard is read here (E4)."""
         while self.has(entry) and entry.key not in self._stopped:
-            self._shards.suspension.check()
-            if self.permission is not None and self.permission.is_given:
+            if self.may_write_now():
                 return True
             await asyncio.sleep(PERMISSION_POLL_SECONDS)
         return False
+
+    def may_write_now(self) -> bool:
+        """Whether a heartbeat was confirmed lately, and since the last suspension; for sinks that send from a queue (E4)."""
+        self._shards.suspension.check()
+        return self.permission is not None and self.permission.is_given
 
     def has(self, entry: ShardEntry) -> bool:
         """Whether the shard was not dropped."""

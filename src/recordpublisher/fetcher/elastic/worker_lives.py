@@ -93,6 +93,12 @@ class WorkerLives:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    async def seal(self) -> None:
+        """End the worker without a last checkpoint. The others take its shards at once."""
+        await self.cancel()
+        if self._worker is not None:
+            await self._worker.seal()
+
     async def _run(self) -> None:
         while not self._is_leaving:
             self._shards.drop_all()
@@ -101,6 +107,9 @@ class WorkerLives:
                 await worker.run()
             except FencedError as error:
                 log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
+            except BaseException:
+                self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it
+                raise
             else:
                 log.info("worker %s has left its group", worker.name)
                 return

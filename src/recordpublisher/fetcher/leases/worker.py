@@ -102,6 +102,15 @@ class Worker:
         """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
 
+    async def seal(self) -> None:
+        """After `run` was cancelled: let the others take the shards from the last checkpoint, without waiting for the leases to expire.
+
+        One attempt, and only while heartbeats are confirmed: without it the leases expire.
+        """
+        if self.permission.is_given:
+            with contextlib.suppress(FencedError, StoreUnavailableError):
+                await self._heartbeat.seal()
+
     async def checkpoint(self) -> None:
         """Store how far each shard was emitted. Raises: FencedError, StoreUnavailableError, StateError."""
         await self._checkpoints.take_checkpoint()

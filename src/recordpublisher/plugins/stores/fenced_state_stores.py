@@ -66,6 +66,11 @@ class ConditionalStateStore(StateStore):
         self._store = store
         self._known: dict[int, tuple[str, StateEntry]] = {}
 
+    @property
+    def conditional_store(self) -> ConditionalStore:
+        """Where the snapshots are."""
+        return self._store
+
     async def load(self) -> list[State]:
         """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
         entries = await self._entries()
@@ -154,7 +159,7 @@ class FileStateStore(ConditionalStateStore):
 
     def __init__(self, folder: Path | str | Properties) -> None:
         """`folder` is created if missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""
-        place = _folder_of(folder) if isinstance(folder, Properties) else Path(folder)
+        place = folder_of(folder) if isinstance(folder, Properties) else Path(folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -210,7 +215,8 @@ class SqlStateStore(ConditionalStateStore):
         return await super().open_generation(subtask)
 
 
-def _folder_of(properties: Properties) -> Path:
+def folder_of(properties: Properties) -> Path:
+    """The folder at `flink.state.uri`. Raises: ConfigurationError."""
     uri = properties.value(STATE_URI)
     parsed = urlsplit(uri or "")
     if not uri or parsed.scheme not in ("", "file"):

@@ -11,11 +11,20 @@ MAX_KEY_LENGTH = 256
 """Characters of a partition key (service limit)."""
 
 
+class SourceShard:
+    """The shard that a job has read a record from, until it is revoked: then another process writes what was not sent (E4)."""
+
+    __slots__ = ("is_revoked",)
+
+    def __init__(self) -> None:
+        self.is_revoked = False
+
+
 class PendingRecord(msgspec.Struct):
     """One user record, or an aggregate of several (`parts`).
 
     `size`: bytes of data and key, as the service counts them. `epoch`: the number of flushes requested before it was accepted.
-    `attempts`: consecutive failures.
+    `attempts`: consecutive failures. `source`: None for a record that no job has read.
     """
 
     data: bytes
@@ -25,6 +34,7 @@ class PendingRecord(msgspec.Struct):
     epoch: int = 0
     attempts: int = 0
     parts: tuple[PendingRecord, ...] = ()
+    source: SourceShard | None = None
 
     @property
     def user_records(self) -> tuple[PendingRecord, ...]:

@@ -20,6 +20,7 @@ from .pending_record import PendingRecord
 from .put_records.completion_handler import CompletionHandler
 from .put_records.key_order import KeyOrder
 from .put_records.request import RequestLimits
+from .put_records.send_permission import SendPermission
 from .put_records.sender import Sender
 from .rate_control import ShardRateLimit
 from .settings import Settings
@@ -55,6 +56,9 @@ class SendingPipeline:
         metrics: SinkMetrics,
         on_change: Callable[[], None],
     ) -> None:
+        aggregates = settings.aggregates
+        self._aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        self.permission = SendPermission(self._aggregator)
         self._port = port
         self._stream = stream
         self._settings = settings
@@ -113,8 +117,7 @@ class SendingPipeline:
 
     def _build(self, shard_map: ShardMap, summary: StreamSummary) -> None:
         settings = self._settings
-        aggregates = settings.aggregates
-        aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        aggregator = self._aggregator
         rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_fraction)
         self._queues = ShardQueues(shard_map, rate_limit, aggregator)
         self._outstanding.update_limits(shard_map.open_count)
@@ -134,7 +137,7 @@ class SendingPipeline:
             self._port,
             self._stream,
             summary.distributes_by_key,
-            aggregates,
+            settings.aggregates,
             settings.retries,
             self._clock,
             self._metrics,
@@ -151,6 +154,7 @@ class SendingPipeline:
             settings.connections,
             self._clock,
             self._metrics,
+            self.permission,
             completion.handle_results,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from recordpublisher.publishers.shards import hash_key_from
 
 from .failure_handler import FailedRecord
 from .metric_definitions import KINESIS_SINK_METRICS
-from .pending_record import PendingRecord, size_of
+from .pending_record import PendingRecord, SourceShard, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter
 
@@ -97,6 +97,7 @@ class KinesisSink(Sink):
     async def open(self, context: SinkContext) -> State | None:
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         self._context = context
+        self._writer.permission.may_write = context.may_write
         await self._writer.open()
         return None
 
@@ -106,17 +107,23 @@ class KinesisSink(Sink):
         async def reject(index: int, reason: str) -> None:
             await self._context.reject(batch.slice(index, index + 1), reason)
 
-        await self._writer.put_all([_copy_of(record) for record in batch.records], reject)
+        source = self._writer.permission.source(batch.shard.key)
+        await self._writer.put_all([_copy_of(record, source) for record in batch.records], reject)
+
+    def revoked(self, shards: Collection[str]) -> None:
+        """As the sink of a job: send no more of these shards. What is queued of them counts as done."""
+        self._writer.permission.revoke(shards)
 
 
-def _copy_of(record: UserRecord) -> PendingRecord:
+def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
     """A record to put from one that was read. Without a key (AUTO record distribution) the sequence number becomes the key.
 
     A producer can write any text as an explicit hash key into an aggregate; one that is no number below 2^128 has decided nothing.
     """
     key = record.partition_key or record.sequence_number
     explicit = None if record.explicit_hash_key is None else hash_key_from(record.explicit_hash_key)
-    return PendingRecord(record.data, key, None if explicit is None else str(explicit), size_of(record.data, key))
+    explicit_key = None if explicit is None else str(explicit)
+    return PendingRecord(record.data, key, explicit_key, size_of(record.data, key), source=source)
 
 
 def _stream_and_properties(

@@ -13,6 +13,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
+from .put_records.send_permission import SendPermission
 from .sending_pipeline import DEFAULT_SUMMARY, SendingPipeline
 from .settings import Settings
 from .statistics import SinkMetrics
@@ -52,6 +53,11 @@ class KinesisWriter:
         self._max_record_bytes = DEFAULT_SUMMARY.max_record_bytes
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
+
+    @property
+    def permission(self) -> SendPermission:
+        """What may be sent."""
+        return self._pipeline.permission
 
     async def open(self) -> None:
         """Read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""

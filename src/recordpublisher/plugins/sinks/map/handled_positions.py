@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
-from recordpublisher.publishers.records import RecordBatch
 
 from .pending_record import PendingBatch
 
@@ -15,13 +14,15 @@ from .pending_record import PendingBatch
 class ShardProgress:
     """One shard: its batches that are not handled, in order; the states behind some of them; the newest state that is handled."""
 
-    __slots__ = ("batches", "handled", "states")
+    __slots__ = ("batches", "handled", "is_revoked", "states")
 
     def __init__(self) -> None:
         self.batches: deque[PendingBatch] = deque()
         self.states: deque[tuple[PendingBatch, Mapping[str, Any]]] = deque()
         """States of earlier checkpoints, each with the last batch that must be handled before it may be stored."""
         self.handled: Mapping[str, Any] | None = None
+        self.is_revoked = False
+        """Another process reads the shard: what is not handled here is handled there."""
 
     def drop_handled(self) -> None:
         """Forget the batches that are handled up to the first one that is not; take over the states that they held back."""
@@ -46,14 +47,17 @@ class HandledPositions:
     def __init__(self) -> None:
         self._shards: dict[str, ShardProgress] = {}
 
-    def add(self, batch: RecordBatch) -> PendingBatch:
-        """A batch was written."""
-        shard = self._shards.get(batch.shard.key)
+    def shard(self, key: str) -> ShardProgress:
+        """The progress of a shard that is read here."""
+        shard = self._shards.get(key)
         if shard is None:
-            shard = self._shards[batch.shard.key] = ShardProgress()
-        pending = PendingBatch(batch, shard)
-        shard.batches.append(pending)
-        return pending
+            shard = self._shards[key] = ShardProgress()
+        return shard
+
+    def revoke(self, keys: Collection[str]) -> None:
+        """These shards are read here no more. One that comes back begins anew."""
+        for key in self._shards.keys() & keys:
+            self._shards.pop(key).is_revoked = True
 
     def handled_state(self, state: State) -> State:
         """`state`, or for each shard that is not handled so far its newest state that is.

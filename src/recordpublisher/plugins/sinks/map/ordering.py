@@ -76,8 +76,27 @@ class ReadyRecords:
         del key_queue.queues[key_queue.key]
         for child in key_queue.children or ():
             child.unfinished_parents -= 1
-            if not child.unfinished_parents and child.waiting:
-                self.queue.append(child.waiting.popleft())
+            if not child.unfinished_parents:
+                self.finish(child)
+
+    def take_revoked(self) -> list[PendingRecord]:
+        """Take all records of revoked shards that wait."""
+        revoked: list[PendingRecord] = []
+        for queues in self._queues.values():
+            for key_queue in queues.values():
+                if key_queue.waiting:
+                    revoked += [item for item in key_queue.waiting if item.pending.shard.is_revoked]
+                    kept = [item for item in key_queue.waiting if not item.pending.shard.is_revoked]
+                    key_queue.waiting = deque(kept)
+        ready = list(self.queue)
+        self.queue.clear()
+        self.queue.extend([item for item in ready if not item.pending.shard.is_revoked])
+        for item in ready:
+            if item.pending.shard.is_revoked:
+                revoked.append(item)
+                if item.key_queue is not None:
+                    self.finish(item.key_queue)
+        return revoked
 
     def clear(self) -> None:
         """Forget every record. They refer to each other, and the garbage collector does not look at them."""

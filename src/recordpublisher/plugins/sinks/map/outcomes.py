@@ -72,6 +72,9 @@ class Outcomes:
         item = items[0]
         item.attempts += 1
         self.counts.timeouts += isinstance(error, TimeoutError)
+        if item.pending.shard.is_revoked:
+            self._handle_again(items)
+            return
         if item.attempts <= self._settings.retries:
             self.counts.retries += 1
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
@@ -82,8 +85,9 @@ class Outcomes:
             return
         self._give_up(item, f"{item.attempts} attempts: {reason}")
         if len(items) > 1:
-            self._ready.take_again(items[1:])
-        elif item.key_queue is not None:
+            self._handle_again(items[1:])
+            return
+        if item.key_queue is not None:
             self._ready.finish(item.key_queue)
         self._on_ready()
 
@@ -114,11 +118,22 @@ class Outcomes:
             log.warning("skipped %s: %s", item, reason)
             self.handled(item)
 
+    def _handle_again(self, items: Sequence[PendingRecord]) -> None:
+        """Those of revoked shards are not: other processes handle them."""
+        left = [item for item in items if not item.pending.shard.is_revoked]
+        for item in items:
+            if item.pending.shard.is_revoked:
+                self.handled(item)
+        if left:
+            self._ready.take_again(left)
+        elif items[0].key_queue is not None:
+            self._ready.finish(items[0].key_queue)
+        self._on_ready()
+
     def _retry_later(self, items: Sequence[PendingRecord], seconds: float) -> None:
         def retry() -> None:
             self._retry_timers.discard(timer)
-            self._ready.take_again(items)
-            self._on_ready()
+            self._handle_again(items)
 
         timer = asyncio.get_running_loop().call_later(seconds, retry)
         self._retry_timers.add(timer)

@@ -25,6 +25,7 @@ class PendingBatch:
         self.batch = batch
         self.shard = shard
         self.remaining = len(batch)
+        shard.batches.append(self)
         self.held_bytes = batch.held_bytes + RECORD_OBJECT_BYTES * len(batch)
 
 

@@ -9,6 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 
 from .handler_calls import Call
+from .job_permission import JobPermission
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
 from .pending_record import PendingRecord
@@ -26,8 +27,10 @@ class Processing:
         outcomes: Outcomes,
         clock: Clock,
         on_taken: Callable[[], None],
+        permission: JobPermission,
     ) -> None:
         self._call = call
+        self._permission = permission
         self._settings = settings
         self._ready = ready
         self._outcomes = outcomes
@@ -90,11 +93,12 @@ class Processing:
                 errors[id(items[0])] = error
                 return
             middle = len(items) // 2
-            await self._handle_list(items[:middle], errors)
+            await self._handle_list(await self._permission.wait(items[:middle]), errors)
             failed = {
                 id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
             }
-            await self._handle_list([item for item in items[middle:] if id(item.key_queue) not in failed], errors)
+            others = [item for item in items[middle:] if id(item.key_queue) not in failed]
+            await self._handle_list(await self._permission.wait(others), errors)
 
     def _is_too_old(self, item: PendingRecord) -> bool:
         max_age = self._settings.max_age

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -17,8 +17,10 @@ from .deadlines import Deadlines
 from .handled_positions import HandledPositions
 from .handler import Handler, check_handler
 from .handler_calls import limited, unlimited
+from .job_permission import JobPermission
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
+from .pending_record import PendingBatch
 from .processing import Processing
 from .settings import MapSettings
 from .worker_pool import WorkerPool
@@ -101,18 +103,25 @@ class MapSink(Sink):
         call = (
             unlimited(handle, self._wake) if timeout is None else limited(handle, self._wake, self._deadlines, timeout)
         )
-        processing = Processing(call, settings, self._ready, self._outcomes, clock or SystemClock(), self._wait.reset)
-        self._pool = WorkerPool(concurrency, self._wait.may_take, processing.handle_next, self._outcomes.fail)
+        self._permission = JobPermission(self._wake)
+        processing = Processing(
+            call, settings, self._ready, self._outcomes, clock or SystemClock(), self._wait.reset, self._permission
+        )
+        self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records."""
         self._context = context
+        self._permission.open(context)
 
     async def write(self, batch: RecordBatch) -> None:
         """Accept a batch; waits while `max_bytes` are not handled. Raises: SinkError after a record has failed the job."""
+        shard = self._positions.shard(batch.shard.key)
         await self._wait_until(lambda: self._outcomes.counts.held_bytes < self._settings.max_bytes)
-        pending = self._positions.add(batch)
+        if shard.is_revoked:
+            return
+        pending = PendingBatch(batch, shard)
         counts = self._outcomes.counts
         counts.outstanding += pending.remaining
         counts.held_bytes += pending.held_bytes
@@ -140,9 +149,17 @@ class MapSink(Sink):
         self._outcomes.close()
         await self._pool.close()
         self._deadlines.close()
+        self._permission.close()
         self._wait.reset()
         self._handler.close()
         self._ready.clear()
+
+    def revoked(self, shards: Collection[str]) -> None:
+        """Call no further handler for records of these shards. Those that run may end."""
+        self._positions.revoke(shards)
+        for item in self._ready.take_revoked():
+            self._outcomes.handled(item)
+        self._wake()
 
     def metrics(self) -> dict[str, Any]:
         """Counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped`,
@@ -169,9 +186,13 @@ class MapSink(Sink):
     async def _reject(self) -> None:
         while self._outcomes.rejected:
             item, reason = self._outcomes.rejected[0]
-            await self._context.reject(item.as_batch(), reason)
+            if not item.pending.shard.is_revoked:
+                await self._context.reject(item.as_batch(), reason)
             self._outcomes.rejected.popleft()
             self._outcomes.handled(item)
+
+    def _may_take(self) -> bool:
+        return self._wait.may_take() and self._permission.is_given()
 
     def _wake(self) -> None:
         self._pool.wake()

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.kinesis.ports import PutResult
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
 from ..pending_record import PendingRecord
 from ..shard_queues.shard_map import ANY_SHARD
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
-from .request import ShardBatch
+from .request import Request, ShardBatch
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
@@ -69,8 +69,23 @@ def results_of_failed_call(error: TransientError, records: int) -> list[PutResul
     return [PutResult(error_code=code, error_message=str(error))] * records
 
 
+def with_unsent(request: Request, entries: Sequence[PutEntry | None], results: Sequence[PutResult]) -> list[PutResult]:
+    """The results of all records of a call. One that must not be sent any more (None) is done with, as if its shard had taken it."""
+    remaining = iter(results)
+    queues = [batch.queue for batch in request.batches for _ in batch.records]
+    return [
+        PutResult(shard_id=_expected_shards(queue)[0]) if entry is None else next(remaining)
+        for entry, queue in zip(entries, queues, strict=True)
+    ]
+
+
+def _expected_shards(queue: ShardQueue) -> tuple[str, ...]:
+    """Those that may take a record of the queue."""
+    return tuple(queue.known_shards or ()) or (queue.shard.shard_id,)
+
+
 def _misrouted(queue: ShardQueue, records: list[PendingRecord], results: Sequence[PutResult]) -> list[MisroutedRecord]:
-    expected = queue.known_shards or (queue.shard.shard_id,)
+    expected = _expected_shards(queue)
     if ANY_SHARD in expected or all([result.shard_id in expected for result in results]):  # noqa: C419 - a list is faster
         return []
     return [

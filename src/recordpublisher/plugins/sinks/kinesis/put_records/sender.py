@@ -13,7 +13,8 @@ from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .request import NEVER, Request, RequestLimits, take_next_request
-from .results import results_of_failed_call
+from .results import results_of_failed_call, with_unsent
+from .send_permission import SendPermission
 
 
 class Sender:
@@ -28,6 +29,7 @@ class Sender:
         connections: int,
         clock: Clock,
         metrics: SinkMetrics,
+        permission: SendPermission,
         on_results: Callable[[Request, list[PutResult]], None],
     ) -> None:
         self._port = port
@@ -37,6 +39,7 @@ class Sender:
         self._connections = connections
         self._clock = clock
         self._metrics = metrics
+        self._permission = permission
         self._on_results = on_results
         self._wakeup = Notifier()
         self._next_check_at = NEVER
@@ -95,15 +98,16 @@ class Sender:
         self._wakeup.notify_all()
 
     async def _send(self, request: Request) -> None:
-        entries = [
-            PutEntry(record.data, record.partition_key, record.explicit_hash_key)
-            for batch in request.batches
-            for record in batch.records
-        ]
-        began = self._clock.monotonic()
-        results = await self._results_of(entries)
-        self._metrics.requests += 1
-        self._metrics.current_send_time_ms = round((self._clock.monotonic() - began) * 1000)
+        entries = await self._permission.entries([record for batch in request.batches for record in batch.records])
+        sent = [entry for entry in entries if entry is not None]
+        results: list[PutResult] = []
+        if sent:
+            began = self._clock.monotonic()
+            results = await self._results_of(sent)
+            self._metrics.requests += 1
+            self._metrics.current_send_time_ms = round((self._clock.monotonic() - began) * 1000)
+        if len(sent) < len(entries):
+            results = with_unsent(request, entries, results)
         self._on_results(request, results)
 
     async def _results_of(self, entries: list[PutEntry]) -> list[PutResult]:

@@ -1,0 +1,142 @@
+"""A sink that sends from a queue of its own sends nothing once others may have its shards (E4), and is told which shards it has."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.scripted_source import RecordingSink
+
+
+class Handled:
+    """A slow handler: each call takes two seconds. Knows when each record was begun."""
+
+    def __init__(self):
+        self.begun = []
+
+    async def __call__(self, record):
+        self.begun.append((record.shard_id, int(record.data), asyncio.get_running_loop().time()))
+        await asyncio.sleep(2)
+
+    @property
+    def records(self):
+        return {(shard, number) for shard, number, _ in self.begun}
+
+
+async def join_with_map_sink(group):
+    handled = Handled()
+    sink = rp.MapSink(handled, concurrency=1, ordering="NONE")
+    return await group.join(sink=sink), handled
+
+
+@pytest.mark.parametrize("is_suspended", [True, False])
+def test_a_process_that_may_be_replaced_begins_no_queued_record(is_suspended):
+    """Its store does not answer; one of the two is also suspended for longer than the lease, and may not go on when it wakes up."""
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        group = ElasticProcesses(shards=2)
+        first, handled = await join_with_map_sink(group)
+        group.send(15)
+        await group.wait_until(lambda: len(handled.begun) == 3)
+        first.store.is_cut = True
+        if is_suspended:
+            loop.suspend(DURATION * 2)
+        stopped_at = loop.time() + (0 if is_suspended else DURATION * 2 / 3)
+        second, others = await join_with_map_sink(group)
+        await group.wait_until(lambda: bool(others.begun))
+        first.store.is_cut = False
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1, seconds=3_000)
+        back_at = loop.time()
+        await group.wait_until(lambda: handled.records | others.records == group.sent, seconds=3_000)
+        await first.stop()
+        await second.stop()
+        return handled, stopped_at, back_at
+
+    handled, stopped_at, back_at = run_virtual(story())
+    assert not [begun for begun in handled.begun if stopped_at <= begun[2] < back_at]
+    taken_back = {shard for shard, _, at in handled.begun if at >= back_at}
+    assert len(taken_back) <= 1, "what it had queued of the other shard is dropped"
+
+
+class SinkWithShards(RecordingSink):
+    """Knows which shards it was told, and that each write was of one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.shards = set()
+
+    def assigned(self, shards):
+        assert self.shards.isdisjoint(shards)
+        self.shards |= set(shards)
+
+    def revoked(self, shards):
+        assert self.shards >= set(shards)
+        self.shards -= set(shards)
+
+    async def write(self, batch):
+        assert batch.shard.key in self.shards
+        await super().write(batch)
+
+
+def test_a_sink_knows_its_shards_while_they_move():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        sinks = SinkWithShards(), SinkWithShards()
+        first = await group.join(sink=sinks[0])
+        await group.wait_until(lambda: len(sinks[0].shards) == 4)
+        second = await group.join(sink=sinks[1])
+        await group.wait_until(lambda: len(sinks[0].shards) == len(sinks[1].shards) == 2)
+        group.send()
+        await group.wait_until(lambda: len(sinks[0].rows) + len(sinks[1].rows) == len(group.sent))
+        await second.stop()
+        await group.wait_until(lambda: len(sinks[0].shards) == 4)
+        await first.stop()
+        return sinks
+
+    assert run_virtual(story())[0].shards == {f"s/shard-{number}" for number in range(4)}
+
+
+def test_a_process_that_was_replaced_has_no_shards_of_its_earlier_life():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        sink = SinkWithShards()
+        first = await group.join(sink=sink)
+        await group.wait_until(lambda: len(sink.shards) == 2)
+        first.store.is_cut = True
+        second = await group.join()
+        await group.wait_until(lambda: len(second.shards) == 2)
+        kept = set(sink.shards)
+        first.store.is_cut = False
+        await group.wait_until(lambda: len(second.shards) == len(sink.shards) == 1)
+        of_second = {f"s/{shard}" for shard in second.shards}
+        await first.stop()
+        await second.stop()
+        return kept, sink.shards & of_second
+
+    assert run_virtual(story()) == ({"s/shard-0", "s/shard-1"}, set())
+
+
+def test_a_job_whose_worker_fails_does_not_wait_for_its_queue():
+    """A write waits for room that handlers would make, and without heartbeats none may begin."""
+
+    def fail():
+        raise StateError("the group's table cannot be read")
+
+    async def story():
+        group = ElasticProcesses(shards=1)
+        handled = Handled()
+        process = await group.join(sink=rp.MapSink(handled, concurrency=1, max_bytes=1))
+        group.send(40)
+        await group.wait_until(lambda: len(handled.begun) == 2)
+        process.store._check = fail
+        async with asyncio.timeout(300):
+            await asyncio.gather(process.running, return_exceptions=True)
+            await process.fetcher.close()
+        return process.running.exception()
+
+    assert isinstance(run_virtual(story()), StateError)
