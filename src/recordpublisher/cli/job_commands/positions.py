@@ -1,0 +1,208 @@
+"""`recordpublisher positions`: the stored positions of a job, and moving them from and to the KCL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import run_until_signal
+from ..log_format import LogFormat, LogFormatOption
+from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..output import json_text, table
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
+
+positions = typer.Typer(
+    help="Show the stored positions of a job; move them from and to the KCL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it nothing is written.")]
+Watch = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="How long to watch whether a lease is renewed: more than a third of the KCL's failoverTimeMillis.",
+    ),
+]
+FROM_KCL = "kcl:TABLE"
+
+
+@positions.command("show")
+def show(
+    job: Job,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet) and its state store. The job may be running.
+
+    Example: recordpublisher positions show job.properties -p flink.state.uri=state
+    """
+    states = run_until_signal(_load(read_properties(job, pairs, region, endpoint, profile))) or {}
+    if as_json:
+        typer.echo("\n".join(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
+    else:
+        rows = [(shard, state_text(state), _number(state.watermark)) for shard, state in states.items()]
+        typer.echo(table(("SHARD", "POSITION", "WATERMARK"), rows))
+
+
+@positions.command("import")
+def import_positions(
+    job: Job,
+    source: Annotated[str, typer.Option("--from", metavar=FROM_KCL, help="The lease table, in DynamoDB.")],
+    apply: Apply = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also beside a living worker, and over positions that the job has.")
+    ] = False,
+    watch: Watch = 20.0,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Let a job go on after the checkpoints of the KCL: nothing is read twice or skipped. Stop the KCL's workers first.
+
+    Without --apply it shows what it would write, and writes nothing.
+
+    Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
+    """
+    properties = read_properties(job, pairs, region, endpoint, profile)
+    table_name = _table_of(source, "--from")
+
+    async def move() -> None:
+        async with _transfer(properties, table_name, watch, force) as transfer:
+            plan = await transfer.plan_import()
+            rows = [(each.shard, each.found, state_text(each.state), each.note) for each in plan]
+            typer.echo(table(("SHARD", "CHECKPOINT", "THE JOB READS", ""), rows))
+            if apply:
+                await transfer.apply_import(plan)
+            typer.echo(f"Written to {transfer.job.place}." if apply else DRY_RUN)
+
+    run_until_signal(move())
+
+
+@positions.command("export")
+def export_positions(
+    job: Job,
+    target: Annotated[
+        str, typer.Option("--to", metavar=FROM_KCL, help="The lease table, in DynamoDB; created if there is none.")
+    ],
+    apply: Apply = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also beside a living worker or job, and over rows that are ahead.")
+    ] = False,
+    watch: Watch = 20.0,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
+
+    Without --apply it shows what it would write, and writes nothing.
+
+    Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
+    """
+    from recordpublisher.plugins.positions.kcl_export import NOT_HELD
+
+    properties = read_properties(job, pairs, region, endpoint, profile)
+    table_name = _table_of(target, "--to")
+
+    async def move() -> None:
+        async with _transfer(properties, table_name, watch, force) as transfer:
+            plan = await transfer.plan_export()
+            rows = [(each.shard, str(each.replaced or "-"), str(each.lease), each.note) for each in plan]
+            typer.echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
+            if apply:
+                await transfer.apply_export(plan)
+            typer.echo(NOT_HELD)
+            typer.echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
+
+    run_until_signal(move())
+
+
+DRY_RUN = "Nothing was written: this was a dry run. --apply writes it."
+
+
+def state_text(state: ShardState) -> str:
+    """Where a shard is read on."""
+    waiting = " when its parents have ended" if state.waiting else ""
+    if state.ended:
+        return "ended"
+    return f"after {state.position}" if state.position is not None else f"from {_start_text(state.start)}{waiting}"
+
+
+def _start_text(start: StartingPosition) -> str:
+    return start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _table_of(uri: str, option: str) -> str:
+    scheme, _, name = uri.partition(":")
+    if scheme != "kcl" or not name.strip("/"):
+        raise ConfigurationError(option, uri, "kcl:TABLE")
+    return name
+
+
+async def _load(properties: Properties) -> dict[str, ShardState]:
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+
+    job = JobPositions(properties)
+    try:
+        states = (await job.load()).merged.shards
+    finally:
+        await job.close()
+    if not states:
+        raise StateError("the job has stored no positions: are these its properties?")
+    return dict(sorted(states.items()))
+
+
+@asynccontextmanager
+async def _transfer(
+    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
+) -> AsyncIterator[PositionTransfer]:
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
+    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
+    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    streams = streams_of(properties)
+    job, leases = JobPositions(properties), KclLeaseTable(table_name, properties)
+    try:
+        async with KinesisClient(properties, streams) as service:
+            yield PositionTransfer(job, leases, service, streams, properties, watch_seconds, is_forced)
+    finally:
+        await leases.close()
+        await job.close()

@@ -1,0 +1,97 @@
+"""JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, SINK, STATE_URI
+
+from ..host.build_from_properties import build_sink, build_state_store
+from ..host.manager import load_registry
+from ..lag.stored_positions import SinkPositions, stores_positions
+from ..stores.by_location import back_end_of
+from ..stores.fenced_state_stores import folder_of
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPositions:
+    """What the sink and the state store have. Where both have a shard, the job goes on from the sink's."""
+
+    in_sink: RestoredState
+    in_store: RestoredState
+
+    @property
+    def merged(self) -> RestoredState:
+        """What the job would be restored from."""
+        return overlay(self.in_store, self.in_sink)
+
+
+class JobPositions:
+    """Reads a job's positions beside it, without taking anything over, and writes the first ones of a job that is not running.
+
+    Owns the connections of its sink, which is never opened, and of its state store, which is opened by the first call that needs it.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError when the job stores its positions nowhere, or in a group of processes."""
+        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            reason = "the positions of a group of processes cannot be read or written yet"
+            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC", reason=reason)
+        self._registry = load_registry()
+        properties.check()
+        self._properties = properties
+        sink = properties.value(SINK)
+        keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))
+        if not keeps and properties.value(STATE_URI) is None:
+            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
+        self._sink = SinkPositions(build_sink(self._registry, properties)) if keeps else None
+        self._store: StateStore | None = None
+
+    @property
+    def place(self) -> str:
+        """Where positions are written."""
+        return str(self._properties.value(STATE_URI))
+
+    async def load(self) -> StoredPositions:
+        """What is stored now. Nothing is created. Raises: StateError."""
+        in_sink = [] if self._sink is None else await self._sink.load()
+        store = None if self._is_missing_folder() else self._opened_store()
+        in_store = [] if store is None else await store.load()
+        return StoredPositions(merge_snapshots(in_sink), merge_snapshots(in_store))
+
+    def check_writable(self) -> None:
+        """Raises: ConfigurationError when there is no state store to write to."""
+        if self._properties.value(STATE_URI) is None:
+            reason = "the sink stores positions only together with its rows, so the first ones must be in a state store"
+            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+
+    async def store(self, states: Mapping[str, ShardState]) -> None:
+        """Store states as a new generation: a subtask 0 that is running is fenced off. Raises: ConfigurationError, StateError."""
+        self.check_writable()
+        store = self._opened_store()
+        assert store is not None  # there is a URI
+        generation = await store.open_generation(0)
+        await store.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        if self._sink is not None:
+            await self._sink.close()
+        if self._store is not None:
+            await self._store.close()
+
+    def _opened_store(self) -> StateStore | None:
+        if self._store is None:
+            self._store = build_state_store(self._registry, self._properties)
+        return self._store
+
+    def _is_missing_folder(self) -> bool:
+        """Opening a store in a folder creates it, also for a mistyped path."""
+        uri = self._properties.value(STATE_URI)
+        return uri is not None and back_end_of(uri) == "FILE" and not folder_of(self._properties).is_dir()

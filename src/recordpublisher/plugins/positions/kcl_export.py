@@ -1,0 +1,105 @@
+"""From the shard states of a job to the KCL's leases, and what those cannot hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from recordpublisher.fetcher.checkpoints.restore import initial_states
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.shards.lineage import children_of
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.shards import Shard
+
+from .kcl_leases import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
+
+NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them anew."
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedLease:
+    """The lease to write for one shard, and the row that it replaces."""
+
+    shard: str
+    lease: KclLease
+    replaced: KclLease | None = None
+    note: str = ""
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether the row is ahead of the job: the KCL would read records again."""
+        return self.replaced is not None and self.replaced.progress > self.lease.progress
+
+
+def leases_from_states(
+    restored: RestoredState,
+    listed: Sequence[Shard],
+    start: StartingPosition,
+    rows: Iterable[KclLease],
+    streams: Sequence[str],
+) -> list[ExportedLease]:
+    """The lease of each listed shard that is to be read, and of those that the job has ended and not forgotten.
+
+    Raises: StateError when the rows do not name the streams and the job has several, or for a position that the KCL cannot hold.
+    """
+    replaced = {row.key: row for row in rows}
+    identifiers = _stream_identifiers(replaced.values(), streams)
+    if start.type is PositionType.LATEST and restored.pinned_ms is not None:
+        start = StartingPosition.at_timestamp(restored.pinned_ms)
+    states = initial_states(listed, restored, start)
+    exported = []
+    for shard in listed:
+        state = states[shard.key]
+        if state.ended and shard.key not in restored.shards:
+            continue  # an ancestor that ended long ago: the KCL has deleted such a lease
+        checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
+        children = tuple(child.shard_id for child in children_of(shard, listed)) if state.ended else ()
+        lease = KclLease(
+            shard_id=shard.shard_id,
+            checkpoint=checkpoint,
+            sub_sequence=sub_sequence,
+            stream_id=identifiers[shard.stream],
+            parents=shard.parents,
+            children=children,
+            hash_range=shard.hash_range,
+        )
+        exported.append(ExportedLease(shard.key, lease, replaced.get(lease.key), _note(state, checkpoint)))
+    return sorted(exported, key=lambda each: each.shard)
+
+
+def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
+    if state.ended:
+        return SHARD_END, 0
+    if state.position is not None:
+        sequence, part = state.position.sequence, state.position.sub_sequence
+        return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
+    if state.start.type.value not in NO_SEQUENCE_NUMBER:
+        raise StateError(f"{shard} has read nothing yet and begins {state.start.type.value}, which the KCL cannot hold")
+    return state.start.type.value, 0
+
+
+def _note(state: ShardState, checkpoint: str) -> str:
+    if checkpoint != AT_TIMESTAMP:
+        return ""
+    time = datetime.fromtimestamp((state.start.timestamp_ms or 0) / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"the time is not in the table: give the KCL the initial position {time}"
+
+
+def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Mapping[str, str | None]:
+    """`account:stream:epoch` of each stream, from the rows; None for the table of a single stream."""
+    found: dict[str, set[str]] = {stream: set() for stream in streams}
+    for row in rows:
+        if row.stream in found:
+            found[row.stream].add(str(row.stream_id))
+    if not any(found.values()) and len(streams) == 1:
+        return {streams[0]: None}
+    for stream, identifiers in found.items():
+        if len(identifiers) != 1:
+            has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
+            raise StateError(
+                f"the KCL names streams account:stream:epoch, by rows that its table has; of {stream} it has {has}"
+            )
+    return {stream: identifiers.pop() for stream, identifiers in found.items()}

@@ -1,0 +1,110 @@
+"""KclLeaseTable: reads and writes the KCL's lease table in DynamoDB."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Protocol
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
+from .kcl_leases import KclLease, lease_from_item, lease_to_item
+
+_CREATE_SECONDS = 60
+
+
+class LeaseTable(Protocol):
+    """A lease table of the KCL, wherever it is. `place` names it in messages."""
+
+    place: str
+
+    async def read(self) -> list[KclLease] | None:
+        """Every lease; None when there is no table."""
+        ...
+
+    async def write(self, lease: KclLease, seen: KclLease | None) -> None:
+        """Put a lease in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
+        ...
+
+    async def create(self) -> None:
+        """Create the table."""
+        ...
+
+
+class KclLeaseTable:
+    """The table in DynamoDB. Owns its client. Every method raises: StateError, StoreUnavailableError."""
+
+    def __init__(self, name: str, properties: Properties) -> None:
+        """`name` is the table's, which the KCL calls the application's name unless it is told another. Raises: ConfigurationError."""
+        self.place = f"kcl:{name}"
+        self._name = name
+        self._service = AwsService("dynamodb", self.place, properties)
+
+    async def read(self) -> list[KclLease] | None:
+        """Every lease, sorted by key; rows that are no leases are ignored. None when there is no table."""
+        found: list[KclLease] = []
+        page: dict[str, Any] = {}
+        while True:
+            try:
+                response = await self._call("Scan", ConsistentRead=True, **page)
+            except NotFoundError:
+                return None
+            leases = (lease_from_item(item, self.place) for item in response["Items"])
+            found += [lease for lease in leases if lease is not None]
+            if "LastEvaluatedKey" not in response:
+                return sorted(found, key=lambda lease: lease.key)
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+
+    async def write(self, lease: KclLease, seen: KclLease | None) -> None:
+        """Put a lease without an owner in the place of the one that was `seen`, or of none.
+
+        Its counter goes one up: a worker that had the lease cannot renew it, nor checkpoint. Raises: StateError when the row has changed.
+        """
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(leaseKey)"}
+        if seen is not None:
+            condition = {
+                "ConditionExpression": "leaseCounter = :seen",
+                "ExpressionAttributeValues": {":seen": {"N": str(seen.counter)}},
+            }
+        written = lease_to_item(replace(lease, counter=0 if seen is None else seen.counter + 1))
+        try:
+            await self._call("PutItem", Item=written, **condition)
+        except ConditionFailedError as error:
+            if not await self._has(written):  # otherwise an SDK retry met its own first attempt
+                raise StateError(
+                    f"the lease {lease.key} in {self.place} was changed meanwhile: is a worker of the KCL alive?"
+                ) from error
+
+    async def create(self) -> None:
+        """Create the table as the KCL does; it adds its index itself when it starts."""
+        await self._call(
+            "CreateTable",
+            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        for _ in range(_CREATE_SECONDS):
+            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
+                return
+            await asyncio.sleep(1)
+        raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._service.close()
+
+    async def _has(self, written: dict[str, Any]) -> bool:
+        response = await self._call("GetItem", Key={"leaseKey": written["leaseKey"]}, ConsistentRead=True)
+        return lease_from_item(response.get("Item", {}), self.place) == lease_from_item(written, self.place)
+
+    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        return await self._service.call(api, TableName=self._name, **parameters)
+
+
+def renewed_leases(before: Collection[KclLease], after: Collection[KclLease]) -> list[KclLease]:
+    """The leases whose counter or owner changed between two readings, and new ones: a worker is alive."""
+    known = {lease.key: (lease.counter, lease.owner) for lease in before}
+    return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]

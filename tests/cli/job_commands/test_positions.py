@@ -1,0 +1,106 @@
+"""`recordpublisher positions`: commands run one after the other, with a lease table in a DynamoDB simulated by moto."""
+
+import json
+
+import boto3
+import pytest
+
+from recordpublisher.local import serve_in_thread
+
+from fakes.kcl.lease_table import lease_item
+from processes.command_line import several_commands
+from servers.moto_server import serve_moto
+
+SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
+SEQUENCE = "49590338271490256608559692538361571095921575989136588898"
+KEY = {"AttributeName": "leaseKey"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Exit code, stdout and stderr of each command, in order."""
+    folder = tmp_path_factory.mktemp("job")
+    job = folder / "job.properties"
+    with serve_in_thread(streams={"orders": 2}) as endpoint, serve_moto() as moto:
+        dynamodb = boto3.client(
+            "dynamodb", endpoint_url=moto, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+        )
+        dynamodb.create_table(
+            TableName="app",
+            KeySchema=[{**KEY, "KeyType": "HASH"}],
+            AttributeDefinitions=[{**KEY, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        dynamodb.put_item(TableName="app", Item=lease_item(SHARDS[0][7:], SEQUENCE, 2))
+        dynamodb.put_item(TableName="app", Item=lease_item(SHARDS[1][7:]))
+        dynamodb.close()
+        lines = ("flink.streams=orders", f"flink.state.uri={folder}/state", f"flink.state.endpoint={moto}")
+        job.write_text("\n".join(lines))
+        quick = ["--watch", "0"]
+        commands = {
+            "show nothing": ["show", str(job)],
+            "missing": ["import", str(job), "--from", "kcl:none", *quick],
+            "import": ["import", str(job), "--from", "kcl:app", *quick],
+            "still nothing": ["show", str(job)],
+            "import --apply": ["import", str(job), "--from", "kcl:app", "--apply", *quick],
+            "show": ["show", str(job)],
+            "show --json": ["show", str(job), "--json"],
+            "export --apply": ["export", str(job), "--to", "kcl:app", "--apply", *quick],
+            "bad source": ["import", str(job), "--from", "redis:app"],
+            "bad target": ["export", str(job), "--to", "kcl:"],
+            "no streams": ["export", str(job), "--to", "kcl:app", "-p", "flink.streams="],
+        }
+        done = several_commands(endpoint, *(["positions", *command] for command in commands.values()))
+        return dict(zip(commands, done, strict=True))
+
+
+def test_an_import_without_apply_shows_what_it_would_write_and_writes_nothing(results):
+    done = results["import"]
+    assert (done.returncode, done.stderr) == (0, "")
+    head, first, second, last = done.stdout.splitlines()
+    assert head.split() == ["SHARD", "CHECKPOINT", "THE", "JOB", "READS"]
+    assert first.split() == [SHARDS[0], f"{SEQUENCE}/2", "after", f"{SEQUENCE}-2"]
+    assert second.split() == [SHARDS[1], "TRIM_HORIZON", "from", "TRIM_HORIZON"]
+    assert last == "Nothing was written: this was a dry run. --apply writes it."
+    assert results["still nothing"].returncode == 1
+
+
+def test_the_positions_are_shown(results):
+    head, first, second = results["show"].stdout.splitlines()
+    assert head.split() == ["SHARD", "POSITION", "WATERMARK"]
+    assert first.split() == [SHARDS[0], "after", f"{SEQUENCE}-2", "-"]
+    assert second.split() == [SHARDS[1], "from", "TRIM_HORIZON", "-"]
+
+
+def test_the_positions_are_shown_as_json(results):
+    lines = [json.loads(line) for line in results["show --json"].stdout.splitlines()]
+    assert lines == [
+        {"shard": SHARDS[0], "start": "TRIM_HORIZON", "position": SEQUENCE, "subSequenceNumber": 2},
+        {"shard": SHARDS[1], "start": "TRIM_HORIZON"},
+    ]
+
+
+def test_an_export_shows_what_the_table_had_and_has_now(results):
+    lines = results["export --apply"].stdout.splitlines()
+    assert lines[0].split() == ["SHARD", "IN", "THE", "TABLE", "CHECKPOINT"]
+    assert lines[1].split() == [SHARDS[0], f"{SEQUENCE}/2", f"{SEQUENCE}/2"]
+    assert "does not keep watermarks" in lines[3]
+    assert lines[4] == "Written to kcl:app."
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("show nothing", 1, "the job has stored no positions"),
+        ("missing", 1, "kcl:none cannot be imported: there is no such table"),
+        ("bad source", 2, "option '--from' has the value 'redis:app'; valid: kcl:TABLE"),
+        ("bad target", 2, "option '--to' has the value 'kcl:'; valid: kcl:TABLE"),
+        ("no streams", 2, "flink.streams"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(results, command, code, message):
+    done = results[command]
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,77 @@
+"""Where a job has its positions: in its sink, its state store, or both."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.positions.job_positions import JobPositions
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+
+SHARD = "orders/shardId-000000000000"
+
+
+def state(sequence):
+    return ShardState(StartingPosition.trim_horizon(), SequenceNumber(sequence))
+
+
+def use(properties, work):
+    async def run():
+        job = JobPositions(rp.Properties(properties))
+        try:
+            return await work(job)
+        finally:
+            await job.close()
+
+    return asyncio.run(run())
+
+
+def test_what_is_stored_is_loaded(tmp_path):
+    properties = {"flink.state.uri": str(tmp_path / "state"), "flink.sink": "memory"}
+
+    async def work(job):
+        await job.store({SHARD: state("17")})
+        return (await job.load()).merged.shards
+
+    assert use(properties, work) == {SHARD: state("17")}
+
+
+def test_what_is_stored_later_is_newer(tmp_path):
+    properties = {"flink.state.uri": str(tmp_path / "state")}
+    use(properties, lambda job: job.store({SHARD: state("17")}))
+    use(properties, lambda job: job.store({SHARD: state("3")}))
+    assert use(properties, JobPositions.load).merged.shards == {SHARD: state("3")}
+
+
+def test_loading_creates_no_folder(tmp_path):
+    assert not use({"flink.state.uri": str(tmp_path / "state")}, JobPositions.load).merged.shards
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_positions_of_a_sink_are_read_and_not_written(endpoint, stream, job, tmp_path):
+    endpoint.stream(stream).put(1, 2, key="a")
+    rows = {"flink.state.uri": None, "flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path / "rows")}
+    given = job.merged(rows)
+
+    async def run():
+        async with rp.DataFetcher([stream], given) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True, max_time=60)
+
+    asyncio.run(run())
+    found = use(given, JobPositions.load)
+    assert {key.partition("/")[0] for key in found.in_sink.shards} == {stream}
+    assert not found.in_store.shards
+    with pytest.raises(rp.ConfigurationError, match="together with its rows"):
+        use(given, lambda job: job.store({SHARD: state("17")}))
+
+
+def test_a_job_without_any_place_is_refused():
+    with pytest.raises(rp.ConfigurationError, match=r"flink.state.uri.*the sink keeps no positions"):
+        JobPositions(rp.Properties({"flink.sink": "memory"}))
+
+
+def test_a_group_of_processes_is_refused(tmp_path):
+    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path)}
+    with pytest.raises(rp.ConfigurationError, match=r"flink.shard.assignment.*group of processes"):
+        JobPositions(rp.Properties(given))

@@ -1,0 +1,92 @@
+"""The positions of a job as leases of the KCL."""
+
+import pytest
+
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.positions.kcl_export import leases_from_states
+from recordpublisher.plugins.positions.kcl_leases import WHOLE_AGGREGATE, KclLease
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.shards import HashRange, Shard
+
+TRIM_HORIZON = StartingPosition.trim_horizon()
+PARENT = Shard("orders", "shard-1", closed=True)
+CHILDREN = [Shard("orders", f"shard-{number}", ("shard-1",), HashRange(number, number)) for number in (2, 3)]
+
+
+def exported(states, listed=(PARENT,), rows=(), streams=("orders",), pinned_ms=None, start=TRIM_HORIZON):
+    return leases_from_states(RestoredState(states, pinned_ms), listed, start, rows, streams)
+
+
+def checkpoints(*arguments, **options):
+    return {each.lease.key: str(each.lease) for each in exported(*arguments, **options)}
+
+
+@pytest.mark.parametrize(
+    ("state", "checkpoint"),
+    [
+        (ShardState(TRIM_HORIZON, SequenceNumber("17")), f"17/{WHOLE_AGGREGATE}"),
+        (ShardState(TRIM_HORIZON, SequenceNumber("17", 3)), "17/3"),
+        (ShardState(TRIM_HORIZON), "TRIM_HORIZON"),
+        (ShardState(StartingPosition.latest()), "LATEST"),
+        (ShardState(TRIM_HORIZON, SequenceNumber("17"), ended=True), "SHARD_END"),
+    ],
+)
+def test_the_checkpoint_of_each_state(state, checkpoint):
+    assert checkpoints({"orders/shard-1": state}) == {"shard-1": checkpoint}
+
+
+def test_a_time_is_told_since_the_table_cannot_hold_it():
+    states = {"orders/shard-1": ShardState(StartingPosition.at_timestamp(1_700_000_000_123))}
+    (found,) = exported(states)
+    assert str(found.lease) == "AT_TIMESTAMP"
+    assert "2023-11-14T22:13:20.123+00:00" in found.note
+
+
+def test_a_shard_without_state_of_a_job_that_began_at_the_tip_begins_at_its_time():
+    found = exported({}, pinned_ms=5, start=StartingPosition.latest())
+    assert [(str(each.lease), "1970-01-01T00:00:00.005" in each.note) for each in found] == [("AT_TIMESTAMP", True)]
+
+
+def test_an_end_names_the_children_and_they_have_leases_too():
+    found = exported({"orders/shard-1": ShardState(TRIM_HORIZON, ended=True)}, [PARENT, *CHILDREN])
+    assert [(each.lease.key, str(each.lease), each.lease.parents, each.lease.children) for each in found] == [
+        ("shard-1", "SHARD_END", (), ("shard-2", "shard-3")),
+        ("shard-2", "TRIM_HORIZON", ("shard-1",), ()),
+        ("shard-3", "TRIM_HORIZON", ("shard-1",), ()),
+    ]
+    assert [each.lease.hash_range for each in found[1:]] == [child.hash_range for child in CHILDREN]
+
+
+def test_an_ancestor_that_ended_long_ago_gets_no_lease():
+    states = {child.key: ShardState(TRIM_HORIZON, SequenceNumber("17")) for child in CHILDREN}
+    assert sorted(checkpoints(states, [PARENT, *CHILDREN])) == ["shard-2", "shard-3"]
+
+
+@pytest.mark.parametrize(("row", "goes_back"), [("16", False), ("18", True), ("SHARD_END", True), ("LATEST", False)])
+def test_a_row_that_is_ahead_of_the_job_is_seen(row, goes_back):
+    state = ShardState(TRIM_HORIZON, SequenceNumber("17"))
+    (found,) = exported({"orders/shard-1": state}, rows=[KclLease("shard-1", row)])
+    assert found.goes_back == goes_back
+
+
+def test_several_streams_are_named_as_the_table_names_them():
+    listed = [Shard("orders", "shard-1"), Shard("clicks", "shard-1")]
+    states = {shard.key: ShardState(TRIM_HORIZON, SequenceNumber("17")) for shard in listed}
+    rows = [KclLease("shard-1", "3", stream_id=f"1:{shard.stream}:2") for shard in listed]
+    found = exported(states, listed, rows, ["orders", "clicks"])
+    assert [each.lease.key for each in found] == ["1:clicks:2:shard-1", "1:orders:2:shard-1"]
+    assert all(each.replaced is not None for each in found)
+
+
+def test_several_streams_need_rows_that_name_them():
+    listed = [Shard("orders", "shard-1"), Shard("clicks", "shard-1")]
+    with pytest.raises(StateError, match="account:stream:epoch"):
+        exported({}, listed, streams=["orders", "clicks"])
+
+
+def test_a_start_that_the_kcl_does_not_know_is_refused():
+    start = StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, "17")
+    with pytest.raises(StateError, match="AFTER_SEQUENCE_NUMBER"):
+        exported({"orders/shard-1": ShardState(start)})
