@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,6 +16,15 @@ class Deserializer(Protocol):
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """One value for each record; None: the bytes themselves. Any exception makes the record a poisoned record."""
+        ...
+
+
+@runtime_checkable
+class PreparedDeserializer(Protocol):
+    """A deserializer that has to wait for something before it can turn a batch into values, such as a schema from a registry."""
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Wait for what the batch needs; `values` follows at once. Whatever it raises ends the job."""
         ...
 
 

@@ -1,0 +1,79 @@
+"""GlueDeserializer: records that the serialisers of the AWS Glue Schema Registry wrote; extra `avro`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import COMPRESSION, MAX_DECOMPRESSED_BYTES
+from recordpublisher.publishers.records import RecordBatch
+
+from .avro import decode, parse_schema, schema_of
+from .glue_schemas import Decode, GlueSchemas, glue_clients
+
+HEADER_BYTES = 18
+"""The version of the header, the compression, and the id of the schema version (a UUID)."""
+HEADER_VERSION, UNCOMPRESSED, ZLIB = 3, 0, 5
+_VERSION = slice(2, HEADER_BYTES)
+
+
+class GlueDeserializer:
+    """Decodes Avro and JSON by the schema version that each record names, fetched from the registry once.
+
+    With a schema in the properties (`flink.deserializer.avro.schema`), records of Avro are read as that schema has them.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError."""
+        compression = properties.value(COMPRESSION)
+        if compression != "NONE":
+            reason = "the header of each record says whether it is compressed"
+            raise ConfigurationError(COMPRESSION.key, compression, "NONE with flink.deserializer=glue", reason=reason)
+        self._reader_schema = schema_of(properties)
+        self._max_bytes = properties.value(MAX_DECOMPRESSED_BYTES)
+        self._schemas = GlueSchemas(glue_clients(properties), self._decoder_for)
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Fetch the schemas that the batch names and that are not known. Raises: FatalKinesisError, RetriesExhaustedError."""
+        await self._schemas.fetch({data[_VERSION] for data in batch.data if _has_header(data)})
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """The decoded values. Raises: ValueError for a record without the header, or that does not fit its schema."""
+        return list(map(self._value, batch.data))
+
+    def _value(self, data: bytes) -> Any:
+        if not _has_header(data):
+            raise ValueError(
+                f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
+            )
+        payload = data[HEADER_BYTES:]
+        return self._schemas.decoder(data[_VERSION])(self._inflated(payload) if data[1] == ZLIB else payload)
+
+    def _inflated(self, payload: bytes) -> bytes:
+        inflater = zlib.decompressobj()
+        try:
+            found = inflater.decompress(payload, self._max_bytes + 1)
+        except zlib.error as error:
+            raise ValueError(f"it is not compressed as its header says: {error}") from error
+        if len(found) > self._max_bytes:
+            raise ValueError(f"it has more than {self._max_bytes} bytes decompressed ({MAX_DECOMPRESSED_BYTES.key})")
+        if not inflater.eof:
+            raise ValueError("its compressed data ends too early")
+        return found
+
+    def _decoder_for(self, data_format: str, definition: str) -> Decode:
+        if data_format == "AVRO":
+            return partial(decode, schema=parse_schema(definition), reader_schema=self._reader_schema)
+        if data_format == "JSON":
+            return msgspec.json.Decoder().decode
+        raise ValueError(f"its format is {data_format}, not AVRO or JSON")
+
+
+def _has_header(data: bytes) -> bool:
+    return len(data) >= HEADER_BYTES and data[0] == HEADER_VERSION and data[1] in (UNCOMPRESSED, ZLIB)

@@ -1,0 +1,98 @@
+"""GlueSchemas on virtual time, with a registry that fails and waits as the test says."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
+
+from recordpublisher import ConfigurationError, RetriesExhaustedError
+from recordpublisher.plugins.deserializers import glue_schemas
+from recordpublisher.plugins.deserializers.glue_schemas import GlueSchemas
+from recordpublisher.testing import run_virtual
+
+IDS = [UUID(int=number).bytes for number in range(1, 6)]
+
+
+def error(code, status=400):
+    response = {"Error": {"Code": code, "Message": "words"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "GetSchemaVersion")
+
+
+class Registry:
+    """A client of Glue: each call takes a second, and fails as long as there are errors."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.asked = []
+
+    @asynccontextmanager
+    async def open(self):
+        yield self
+
+    async def get_schema_version(self, SchemaVersionId):  # noqa: N803
+        await asyncio.sleep(1)
+        self.asked.append(UUID(SchemaVersionId).bytes)
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"DataFormat": "AVRO", "SchemaDefinition": "definition"}
+
+
+def schemas(registry):
+    return GlueSchemas(registry.open, lambda data_format, definition: lambda payload: (definition, payload))
+
+
+def test_a_throttled_fetch_is_tried_again():
+    registry = Registry(error("ThrottlingException"), error("InternalServiceException", 500))
+    made = schemas(registry)
+
+    run_virtual(made.fetch(IDS[:1]))
+
+    assert made.decoder(IDS[0])(b"x") == ("definition", b"x")
+    assert registry.asked == IDS[:1] * 3
+
+
+def test_a_registry_that_does_not_recover_ends_the_job():
+    with pytest.raises(RetriesExhaustedError, match="GetSchemaVersion failed 11 times in a row"):
+        run_virtual(schemas(Registry(*[error("ThrottlingException")] * 99)).fetch(IDS[:1]))
+
+
+def test_a_job_without_credentials_fails_and_takes_no_record_for_a_bad_one():
+    with pytest.raises(ConfigurationError, match="credentials"):
+        run_virtual(schemas(Registry(NoCredentialsError())).fetch(IDS[:1]))
+
+
+def test_shards_that_need_one_schema_at_once_fetch_it_once():
+    registry = Registry()
+    made = schemas(registry)
+
+    async def two_shards():
+        await asyncio.gather(made.fetch(IDS[:2]), made.fetch(IDS[1:3]))
+
+    run_virtual(two_shards())
+
+    assert sorted(registry.asked) == IDS[:3]
+
+
+def test_the_oldest_schemas_are_forgotten(monkeypatch):
+    monkeypatch.setattr(glue_schemas, "MAX_SCHEMAS", 2)
+    registry = Registry()
+    made = schemas(registry)
+
+    async def fetch():
+        for each in (IDS[:2], IDS[2:3], IDS[1:2], IDS[:1]):
+            await made.fetch(each)
+
+    run_virtual(fetch())
+
+    assert registry.asked == [*IDS[:3], IDS[0]]
+
+
+def test_all_schemas_of_one_batch_are_kept(monkeypatch):
+    monkeypatch.setattr(glue_schemas, "MAX_SCHEMAS", 2)
+    made = schemas(Registry())
+
+    run_virtual(made.fetch(IDS))
+
+    assert [made.decoder(each)(b"") for each in IDS] == [("definition", b"")] * 5
