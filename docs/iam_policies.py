@@ -1,0 +1,233 @@
+"""The page of IAM policies, from one table: which action each feature calls, on what, and what for. `tests/iam` runs jobs under them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+CONSUMER = f"{STREAM}/consumer/billing:*"
+TARGET = "arn:aws:kinesis:us-east-1:123456789012:stream/copies"
+TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/states"
+TABLE_STREAMS = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/*"
+BUCKET = "arn:aws:s3:::bucket"
+OBJECTS = f"{BUCKET}/jobs/*"
+ROLE = "arn:aws:iam::123456789012:role/reader"
+KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY-ID"
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action on resources. `rare`: why a job may run without calling it. `without`: what happens if it is denied, when no error."""
+
+    name: str
+    resources: tuple[str, ...]
+    purpose: str
+    rare: str = ""
+    without: str = ""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a job uses, and the actions for it."""
+
+    title: str
+    words: str
+    actions: tuple[Action, ...]
+
+
+LIST_SHARDS = Action("kinesis:ListShards", (STREAM,), "the shards, and the time of the service")
+SETTINGS = Action(
+    "kinesis:DescribeStreamSummary",
+    (STREAM,),
+    "the retention, for the time until unread records are lost",
+    without="a warning in the log; that time is not known",
+)
+LIST_STREAMS = Action(
+    "kinesis:ListStreams",
+    ("*",),
+    "the existing streams, for the error about one that does not exist",
+    rare="only when the stream does not exist",
+    without="an error without these names",
+)
+GET_ITERATOR = Action("kinesis:GetShardIterator", (STREAM,), "where to read")
+GET_RECORDS = Action("kinesis:GetRecords", (STREAM,), "the records")
+SUBSCRIBE = Action("kinesis:SubscribeToShard", (CONSUMER,), "the records")
+CHECK = "whether a shard has records that were not read"
+CHECK_RARE = "only after a pause longer than the retention, or when a subscription stays silent; Spark: in each run"
+CHECKS = (
+    Action("kinesis:GetShardIterator", (STREAM,), CHECK, CHECK_RARE),
+    Action("kinesis:GetRecords", (STREAM,), CHECK, CHECK_RARE),
+)
+BOTH = (STREAM, CONSUMER)
+REGISTRATION = (
+    Action(
+        "kinesis:DescribeStreamSummary", (STREAM,), "the ARN and the retention; not needed for the ARN if you give it"
+    ),
+    Action("kinesis:DescribeStreamConsumer", BOTH, "whether the consumer exists and is ACTIVE"),
+    Action("kinesis:RegisterStreamConsumer", BOTH, "registers the consumer"),
+    Action(
+        "kinesis:DeregisterStreamConsumer",
+        BOTH,
+        "deregisters the consumer when the job ends",
+        without="a warning in the log; the consumer stays registered, and is billed",
+    ),
+    Action("kinesis:TagResource", BOTH, "tags of the consumer", rare="only with `flink.stream.efo.tags`"),
+)
+DESCRIBE_GIVEN = Action(
+    "kinesis:DescribeStreamConsumer",
+    BOTH,
+    "whether the consumer still exists",
+    rare="only when a subscription does not find it",
+)
+WRITING = (
+    Action("kinesis:ListShards", (TARGET,), "the shards, by which records are put together"),
+    Action(
+        "kinesis:DescribeStreamSummary",
+        (TARGET,),
+        "the largest record, and whether records are distributed by key",
+        without="1 MiB and yes are assumed",
+    ),
+    Action("kinesis:PutRecords", (TARGET,), "the records"),
+)
+CHANGES = (
+    Action("dynamodb:ListStreams", (TABLE_STREAMS,), "the newest stream of the table"),
+    Action("dynamodb:DescribeStream", (TABLE_STREAMS,), "its shards"),
+    Action("dynamodb:GetShardIterator", (TABLE_STREAMS,), "where to read"),
+    Action("dynamodb:GetRecords", (TABLE_STREAMS,), "the changes"),
+)
+OWN_TABLE = "only when there is no table: create it yourself, and leave this out"
+ITEMS = (
+    Action("dynamodb:GetItem", (TABLE,), "reads"),
+    Action("dynamodb:Query", (TABLE,), "lists"),
+    Action("dynamodb:UpdateItem", (TABLE,), "writes, if nobody else has written"),
+    Action("dynamodb:CreateTable", (TABLE,), "creates the table", rare=OWN_TABLE),
+    Action("dynamodb:DescribeTable", (TABLE,), "waits for the new table", rare=OWN_TABLE),
+)
+S3_OBJECTS = (
+    Action("s3:GetObject", (OBJECTS,), "reads"),
+    Action("s3:PutObject", (OBJECTS,), "writes, if nobody else has written"),
+    Action("s3:ListBucket", (BUCKET,), "lists; without it, S3 answers that a missing object is denied"),
+)
+LEFT = "only after a process has left the group or was lost"
+DELETE_ITEM = Action("dynamodb:DeleteItem", (TABLE,), "deletes what is no longer needed", without="items are left over")
+DELETE_OBJECT = Action(
+    "s3:DeleteObject", (OBJECTS,), "deletes what is no longer needed", without="objects are left over"
+)
+
+FEATURES = {
+    "polling": Feature(
+        "Polling",
+        "`flink.stream.recordpublisher = POLLING`, the default.",
+        (LIST_SHARDS, GET_ITERATOR, GET_RECORDS, SETTINGS, LIST_STREAMS),
+    ),
+    "fan-out": Feature(
+        "Enhanced fan-out: the job registers its consumer",
+        "`EFO` with the registration `LAZY` or `EAGER` and the consumer name `billing`. Spark never deregisters: there, "
+        "`deregister_consumers` needs that action.",
+        (LIST_SHARDS, SUBSCRIBE, *REGISTRATION, *CHECKS, LIST_STREAMS),
+    ),
+    "fan-out-given": Feature(
+        "Enhanced fan-out: the consumer is registered already",
+        "`EFO` with the registration `NONE` and the consumer's ARN.",
+        (LIST_SHARDS, SUBSCRIBE, SETTINGS, DESCRIBE_GIVEN, *CHECKS, LIST_STREAMS),
+    ),
+    "dynamodb-streams": Feature(
+        "DynamoDB Streams", "`DYNAMODB_STREAMS`, for the changes of the table `orders`.", CHANGES
+    ),
+    "kinesis-sink": Feature(
+        "Kinesis sink",
+        "`flink.sink = kinesis`, which writes to `copies`. Spark's writer too.",
+        (*WRITING, LIST_STREAMS),
+    ),
+    "state-dynamodb": Feature("State in DynamoDB", "`flink.state.uri = dynamodb://states/orders`.", ITEMS),
+    "state-s3": Feature("State in S3", "`flink.state.uri = s3://bucket/jobs/orders`.", S3_OBJECTS),
+    "elastic-dynamodb": Feature(
+        "Shards shared by leases in DynamoDB",
+        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = dynamodb://states/orders`.",
+        (*ITEMS, replace(DELETE_ITEM, rare=LEFT)),
+    ),
+    "elastic-s3": Feature(
+        "Shards shared by leases in S3",
+        "`flink.shard.assignment = ELASTIC` with `flink.state.uri = s3://bucket/jobs/orders`.",
+        (*S3_OBJECTS, replace(DELETE_OBJECT, rare=LEFT)),
+    ),
+    "glue": Feature(
+        "Glue Schema Registry",
+        "`flink.deserializer = glue`. The id of a schema version says nothing about its registry, so every one must be allowed.",
+        (Action("glue:GetSchemaVersion", ("*",), "the schema that wrote a record"),),
+    ),
+    "role": Feature(
+        "A role",
+        "`aws.credentials.provider = ASSUME_ROLE`. This is for the identity that assumes the role, which must trust that identity. The "
+        "policies above are for the role. `WEB_IDENTITY_TOKEN` needs no policy, only the role's trust.",
+        (Action("sts:AssumeRole", (ROLE,), "the credentials of the role"),),
+    ),
+    "doctor": Feature(
+        "`recordpublisher doctor`",
+        "Besides what the job needs. Each action that reads is called, and writing is asked for by `DryRun`; nothing is changed.",
+        (
+            Action(
+                "kinesis:ListStreamConsumers",
+                (STREAM,),
+                "the number of consumers, for a job that registers one",
+                without="the quota is not checked",
+            ),
+            Action("kinesis:GetShardIterator", (TARGET,), "whether the endpoint knows `DryRun`"),
+            Action("kinesis:PutRecord", (TARGET,), "whether it is allowed"),
+        ),
+    ),
+}
+NOT_CALLED = {
+    "Encrypted streams": (
+        "The service calls KMS on behalf of the job. A stream with the key that AWS manages (`aws/kinesis`) needs nothing here.",
+        (
+            Action("kms:Decrypt", (KEY,), "reading, and writing too"),
+            Action("kms:GenerateDataKey", (KEY,), "writing, by the sink"),
+        ),
+    ),
+}
+WORDS = """The least rights for each feature. The policy of a job is that of every feature that it uses: one document for each, or
+all statements in one. Replace region, account and names. A test runs each feature under exactly this policy, and checks that every
+action is called, except those that the tables call rare.
+
+Metrics need no rights: the `cloudwatch` exporter writes log lines (embedded metric format), and the agent or the platform that
+collects the log sends them. Files, databases and the tracker need none either.
+
+If the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy."""
+
+
+def policy(*features: str) -> dict[str, Any]:
+    """The policy document of features by their keys."""
+    return document(action for name in features for action in FEATURES[name].actions)
+
+
+def document(actions: Iterable[Action]) -> dict[str, Any]:
+    """One statement for each set of resources."""
+    statements: dict[tuple[str, ...], dict[str, None]] = {}
+    for action in actions:
+        statements.setdefault(action.resources, {})[action.name] = None
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": [*names], "Resource": [*resources]} for resources, names in statements.items()
+        ],
+    }
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = ["# IAM policies", "Written by `make docs`: change `docs/iam_policies.py`, not this page.", WORDS]
+    sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
+    sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
+    for title, words, actions in sections:
+        rows = "\n".join(map(_row, actions))
+        table = f"| action | for | rare | if it is denied |\n|---|---|---|---|\n{rows}"
+        parts += [f"## {title}", words, table, f"```json\n{json.dumps(document(actions), indent=2)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(action: Action) -> str:
+    return f"| `{action.name}` | {action.purpose} | {action.rare} | {action.without or 'an error that names it'} |"
