@@ -3,15 +3,21 @@
 Start with `serve_in_thread` in synchronous code, with `LocalKinesis` in asyncio.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults, StreamFault
 from .faults.kinds import FaultKind
 from .faults.rules import FaultRule
-from .in_memory_transport import MemoryTransport
 from .quotas import Quotas
 from .server import LocalKinesis
 from .server_thread import LocalKinesisThread, LocalStream, serve_in_thread
 from .streams.account import Account, Delays
+
+if TYPE_CHECKING:
+    from .in_memory_transport import MemoryTransport
 
 __all__ = [
     "LocalKinesis",
@@ -30,3 +36,11 @@ __all__ = [
     "MemoryTransport",
     "StreamFault",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "MemoryTransport":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .in_memory_transport import MemoryTransport  # brings the client's side, which a server does not need
+
+    return MemoryTransport

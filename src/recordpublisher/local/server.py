@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from .faults.injector import Faults
 from .faults.rules import FaultRule
 from .http.aiohttp_server import AiohttpServer
 from .http.api_requests import ApiRequests
+from .http.certificate import Certificate
 from .http.http2_server import Http2Server
 from .quotas import Quotas
 from .requests.streams import CreateStream
@@ -38,9 +40,10 @@ class LocalKinesis:
     accepted, with it a request must be signed by one of them. `quotas` are off unless given. `clock` is the
     endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `consumer_limit` is the number of
     consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn
-    with `seed`. `http2` serves HTTP/2 as well, without TLS; it needs the extra local.
+    with `seed`. `http2` serves HTTP/2 as well; `tls` serves HTTPS, with a certificate that is made here (`certificate_file`).
+    Both need the extra local.
 
-    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 without its extra.
+    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 or TLS without the extra.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class LocalKinesis:
         faults: str | Sequence[FaultRule] = (),
         seed: int = 0,
         http2: bool = False,
+        tls: bool = False,
     ) -> None:
         if not is_loopback(host) and not allow_remote:
             valid = "a loopback address such as 127.0.0.1; others with allow_remote"
@@ -70,7 +74,8 @@ class LocalKinesis:
         self.clock = clock or SystemClock()
         self.account = Account(self.clock, region, delays or Delays(), quotas, consumer_limit)
         requests = ApiRequests(self.account, credentials)
-        self._server = Http2Server(requests) if http2 else AiohttpServer(requests)
+        self._certificate = Certificate(host) if tls else None
+        self._server = (Http2Server if http2 else AiohttpServer)(requests, self._certificate)
         for name, shard_count in (streams or {}).items():
             self.create_stream(name, shard_count)
         self.account.faults.start_random(faults, seed)
@@ -82,7 +87,12 @@ class LocalKinesis:
     def url(self) -> str:
         """What `aws.endpoint` is set to."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
+
+    @property
+    def certificate_file(self) -> Path | None:
+        """With TLS: the file that clients trust, for example as AWS_CA_BUNDLE. It is deleted by `close`."""
+        return None if self._certificate is None else self._certificate.file
 
     @property
     def faults(self) -> Faults:
@@ -123,6 +133,8 @@ class LocalKinesis:
     async def close(self) -> None:
         """Stop listening and end every subscription."""
         await self._server.close()
+        if self._certificate is not None:
+            self._certificate.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -93,4 +93,22 @@ def test_an_invalid_rule_is_one_line():
     assert done.stderr.count("\n") == 1
 
 
+def test_with_tls_it_prints_the_file_that_clients_trust():
+    with running_endpoint("--stream", "orders:1", "--tls") as (process, trusted):
+        url = process.stderr.readline().split()[-1]
+        assert url.startswith("https://127.0.0.1:")
+        bundle = trusted.removeprefix("AWS_CA_BUNDLE=")
+        client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", verify=bundle, **KEYS)
+        assert client.list_streams()["StreamNames"] == ["orders"]
+        client.close()
+
+
+def test_with_limits_a_shard_takes_a_mebibyte_at_once():
+    with running_endpoint("--stream", "orders:1", "--limits", "service") as (_, url):
+        client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
+        records = [{"Data": bytes(700_000), "PartitionKey": "k"}] * 2
+        assert client.put_records(StreamName="orders", Records=records)["FailedRecordCount"] == 1
+        client.close()
+
+
 KEYS = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}

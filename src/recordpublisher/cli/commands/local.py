@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import arguments_as_options, print_error, run_until_signal
+from ..execution import arguments_as_options, print_note, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
+
+
+class Limits(StrEnum):
+    """Which rate limits the endpoint keeps."""
+
+    NONE = "none"
+    SERVICE = "service"
 
 
 def local(
@@ -34,6 +41,15 @@ def local(
     http2: Annotated[
         bool, typer.Option("--http2", help="Serve HTTP/2 too, as async clients in Java need it (extra local).")
     ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", help="Serve HTTPS, with a certificate that it makes and prints the file of (extra local)."
+        ),
+    ] = False,
+    limits: Annotated[
+        Limits, typer.Option(help="The rate limits of each shard: none, or those that the service documents.")
+    ] = Limits.NONE,
     allow_remote: Annotated[
         bool,
         typer.Option(
@@ -44,10 +60,21 @@ def local(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Serve an embedded Kinesis endpoint from memory, until stopped."""
+    """Serve an embedded Kinesis endpoint from memory, until stopped.
+
+    Example: recordpublisher local --port 0 --stream orders:4
+    """
+    from recordpublisher.local import Quotas
     from recordpublisher.local.faults.rules import parse_rules
 
-    options = {"allow_remote": allow_remote, "faults": parse_rules(faults, "--faults"), "seed": seed, "http2": http2}
+    options = {
+        "allow_remote": allow_remote,
+        "faults": parse_rules(faults, "--faults"),
+        "seed": seed,
+        "http2": http2,
+        "tls": tls,
+        "quotas": Quotas.service() if limits is Limits.SERVICE else None,
+    }
     with arguments_as_options("port", "host"):
         run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
@@ -56,16 +83,15 @@ async def _serve(host: str, port: int, streams: dict[str, int], options: dict[st
     from recordpublisher.local import LocalKinesis
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
-        print_error(f"the embedded Kinesis endpoint listens at {endpoint.url}", logging.INFO)
+        if endpoint.certificate_file is not None:
+            print_note(f"clients trust its certificate with AWS_CA_BUNDLE={endpoint.certificate_file}")
+        print_note(f"the embedded Kinesis endpoint listens at {endpoint.url}")
         try:
             await asyncio.Event().wait()
         finally:
             counts = endpoint.faults.counts
             if options["faults"]:
-                print_error(
-                    "faults: " + (", ".join(f"{kind} {counts[kind]}" for kind in sorted(counts)) or "none"),
-                    logging.INFO,
-                )
+                print_note("faults: " + (", ".join(f"{kind} {counts[kind]}" for kind in sorted(counts)) or "none"))
 
 
 def shards_by_stream(given: list[str]) -> dict[str, int]:

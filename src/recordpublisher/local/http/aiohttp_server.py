@@ -3,13 +3,15 @@
 from aiohttp import web
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests, Request
+from .certificate import Certificate
 
 
 class AiohttpServer:
-    """Owns a listener for HTTP/1.1."""
+    """Owns a listener for HTTP/1.1, with TLS if there is a certificate."""
 
-    def __init__(self, requests: ApiRequests) -> None:
+    def __init__(self, requests: ApiRequests, certificate: Certificate | None = None) -> None:
         self._requests = requests
+        self._certificate = certificate
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(
@@ -22,8 +24,9 @@ class AiohttpServer:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises: OSError, OverflowError when it cannot."""
         await self._runner.setup()
+        context = None if self._certificate is None else self._certificate.server_context()
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, ssl_context=context).start()
         except BaseException:
             await self._runner.cleanup()
             raise

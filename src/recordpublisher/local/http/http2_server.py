@@ -1,4 +1,4 @@
-"""The server for HTTP/2 and HTTP/1.1 on one port: hypercorn (extra local). Clients begin with HTTP/2 at once, without TLS."""
+"""The server for HTTP/2 and HTTP/1.1 on one port: hypercorn (extra local). Without TLS clients begin with HTTP/2 at once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests, Request, Response
+from .certificate import Certificate
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -25,15 +26,16 @@ CLOSE_SECONDS = 0.05
 
 
 class Http2Server:
-    """Owns a listener for HTTP/2 and HTTP/1.1. Raises: ConfigurationError without the extra local."""
+    """Owns a listener for HTTP/2 and HTTP/1.1, with TLS if there is a certificate. Raises: ConfigurationError without the extra local."""
 
-    def __init__(self, requests: ApiRequests) -> None:
+    def __init__(self, requests: ApiRequests, certificate: Certificate | None = None) -> None:
         try:
             import hypercorn  # noqa: F401
         except ImportError as error:
             valid = "False, or True with the extra local: pip install 'recordpublisher[local]'"
             raise ConfigurationError("http2", True, valid) from error
         self._requests = requests
+        self._certificate = certificate
         self._stop = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
@@ -52,6 +54,8 @@ class Http2Server:
         config.graceful_timeout = CLOSE_SECONDS
         config.include_server_header = config.include_date_header = False
         config.accesslog = config.errorlog = None
+        if self._certificate is not None:
+            config.certfile, config.keyfile = str(self._certificate.file), str(self._certificate.key_file)
         self._serving = asyncio.create_task(serve(self._application, config, shutdown_trigger=self._stop.wait))  # type: ignore[arg-type]
         return bound
 
