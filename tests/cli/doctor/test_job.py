@@ -7,6 +7,7 @@ from recordpublisher.cli.doctor.job import job_findings
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
+from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -16,7 +17,10 @@ async def found(endpoint, **properties):
     """The verdict and words of each check by its name."""
     job = rp.Properties({**endpoint.properties(), **properties})
     async with KinesisClient(job) as client:
-        return {each.name: (each.verdict.value, each.words) for each in await job_findings(job, ["orders"], client)}
+        return {
+            each.name: (each.verdict.value, each.words)
+            for each in await job_findings(load_registry(), job, ["orders"], client)
+        }
 
 
 async def test_a_job_before_its_first_start(tmp_path):

@@ -66,7 +66,7 @@ async def test_a_ca_file_that_is_missing(monkeypatch):
 async def test_a_proxy_is_shown_without_its_password(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://me:s3cr3t@127.0.0.1:1")
 
-    checked = await found()
+    checked = await found(**{"aws.endpoint": "http://kinesis.example"})
 
     assert checked["proxy"][0] == "ok"
     assert checked["proxy"][1].startswith("calls go through http://")

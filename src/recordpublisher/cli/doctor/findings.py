@@ -45,4 +45,9 @@ async def examine(name: str, check: Check) -> Finding:
     except NotCheckedError as reason:
         return Finding(name, Verdict.NOT_CHECKED, str(reason))
     except (RecordPublisherError, ImportError, OSError) as error:
-        return Finding(name, Verdict.PROBLEM, one_line(error))
+        return problem(name, error)
+
+
+def problem(name: str, error: Exception) -> Finding:
+    """A check that failed: the error says what to do."""
+    return Finding(name, Verdict.PROBLEM, one_line(error))

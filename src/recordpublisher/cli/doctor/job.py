@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, SinkPositions, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.table import ALARM_INTERVAL, GETRECORDS_RETRIES, SINK, STATE_URI
 
 from .findings import Finding, NotCheckedError, examine
@@ -22,17 +23,20 @@ MIN_LOSS_MS = 4 * 3_600_000
 """Less time than this before unread records are lost leaves a person too little of it."""
 
 
-async def job_findings(properties: Properties, streams: list[str], client: KinesisClient) -> list[Finding]:
-    """Store, sink, and for each stream the time until unread records are lost. The sink is not opened, and nothing is stored."""
+async def job_findings(
+    registry: Registry, properties: Properties, streams: list[str], client: KinesisClient
+) -> list[Finding]:
+    """Store, sink, and for each stream the time until unread records are lost. The sink is not opened, and nothing is stored or retried."""
+    properties = properties.merged({SQL_RETRIES.max_retries.key: 0})
     return [
-        await examine("store", lambda: _store(properties)),
-        await examine("sink", lambda: _sink(properties)),
-        *[await examine(f"{stream}: lag", partial(_lag, properties, stream, client)) for stream in streams],
+        await examine("store", lambda: _store(registry, properties)),
+        await examine("sink", lambda: _sink(registry, properties)),
+        *[await examine(f"{stream}: lag", partial(_lag, registry, properties, stream, client)) for stream in streams],
     ]
 
 
-async def _store(properties: Properties) -> str:
-    store = build_state_store(load_registry(), properties) if _has_usable_folder(properties) else None
+async def _store(registry: Registry, properties: Properties) -> str:
+    store = build_state_store(registry, properties) if _has_usable_folder(properties) else None
     if store is None:
         raise NotCheckedError(f"{STATE_URI.key} is not set, or its folder does not exist yet")
     try:
@@ -54,8 +58,8 @@ def _has_usable_folder(properties: Properties) -> bool:
     return folder.exists()
 
 
-async def _sink(properties: Properties) -> str:
-    sink = build_sink(load_registry(), properties)
+async def _sink(registry: Registry, properties: Properties) -> str:
+    sink = build_sink(registry, properties)
     try:
         stored = await sink.stored_positions()
     finally:
@@ -63,8 +67,8 @@ async def _sink(properties: Properties) -> str:
     return f"{properties.value(SINK)}, configured" if stored is None else f"{properties.value(SINK)}, reachable"
 
 
-async def _lag(properties: Properties, stream: str, client: KinesisClient) -> str:
-    positions = _positions(properties)
+async def _lag(registry: Registry, properties: Properties, stream: str, client: KinesisClient) -> str:
+    positions = _positions(registry, properties)
     if positions is None:
         raise NotCheckedError("the job stores no positions, or not yet")
     try:
@@ -90,8 +94,7 @@ async def _lag(properties: Properties, stream: str, client: KinesisClient) -> st
     return "no unread records are about to be lost"
 
 
-def _positions(properties: Properties) -> PositionsReader | None:
-    registry = load_registry()
+def _positions(registry: Registry, properties: Properties) -> PositionsReader | None:
     sink = properties.value(SINK)
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
         return SinkPositions(build_sink(registry, properties))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import socket
+from collections.abc import Awaitable
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
@@ -15,6 +18,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
 from recordpublisher.publishers.kinesis.credentials import provider_name
+from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
@@ -22,17 +26,24 @@ from recordpublisher.publishers.properties.table import ENDPOINT, REGION
 
 from .findings import Finding, NotCheckedError, examine
 
+CONNECTION = "connection"
+"""The name of the check without which no call can succeed."""
+_CONNECT_SECONDS = 10.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 
 async def machine_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Python, Spark with Java, region, settings of credentials, CA file, proxy and the name of the service's host."""
+    """Python, Spark with Java, region, settings of credentials, CA file, proxy, the name of the service's host, and a connection."""
+    endpoint = asyncio.ensure_future(_endpoint(properties, streams))
     return [
         await examine("Python", platform.python_version),
         await examine("Spark", _spark),
         await examine("region", lambda: region_of(properties, streams)),
         await examine("credentials", lambda: _credentials(properties, streams)),
         await examine("CA file", lambda: _ca_file(properties, streams)),
-        await examine("proxy", lambda: _proxy(properties, streams)),
-        await examine("DNS", lambda: _address(properties, streams)),
+        await examine("proxy", lambda: _proxy(endpoint)),
+        await examine("DNS", lambda: _address(endpoint)),
+        await examine(CONNECTION, lambda: _connection(endpoint)),
     ]
 
 
@@ -53,24 +64,67 @@ def _ca_file(properties: Properties, streams: list[str]) -> str:
     return ca_bundle_path(session) or "the list of the AWS SDK"
 
 
-async def _proxy(properties: Properties, streams: list[str]) -> str:
-    proxy = _proxy_for(await _endpoint(properties, streams))
-    return "none" if proxy is None else f"calls go through {mask_passwords(proxy)}"
+async def _proxy(found: Awaitable[SplitResult]) -> str:
+    endpoint = await found
+    proxy = _proxy_for(endpoint)
+    if proxy is None:
+        return "none"
+    words = f"calls go through {mask_passwords(proxy)}"
+    if endpoint.hostname in _LOOPBACK:
+        raise RecordPublisherError(f"{words}, but {endpoint.hostname} is this machine: add it to NO_PROXY")
+    return words
 
 
-async def _address(properties: Properties, streams: list[str]) -> str:
-    endpoint = await _endpoint(properties, streams)
+async def _address(found: Awaitable[SplitResult]) -> str:
+    endpoint = await found
     host = endpoint.hostname or ""
     if _proxy_for(endpoint) is not None:
         raise NotCheckedError(f"the proxy looks up {host}")
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         words = (
             f"{host} is not known to this machine's DNS ({error}): check {REGION.key}, {ENDPOINT.key} and the network"
         )
         raise RecordPublisherError(words) from error
-    return f"{host} is {found[0][4][0]}"
+    return f"{host} is {addresses[0][4][0]}"
+
+
+async def _connection(found: Awaitable[SplitResult]) -> str:
+    """Raises: RecordPublisherError when neither the proxy nor, without one, the endpoint takes a connection."""
+    endpoint = await found
+    proxy = _proxy_for(endpoint)
+    server = endpoint if proxy is None else urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    host, port = _host_and_port(server)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:  # TimeoutError is one
+        if proxy is None and isinstance(error, socket.gaierror):
+            raise NotCheckedError(f"the address of {host} is not known") from error
+        remedy = (
+            f"check {ENDPOINT.key} and the network, and that a server listens there"
+            if proxy is None
+            else f"the proxy is down or wrong: check HTTP_PROXY and HTTPS_PROXY, or add {endpoint.hostname} to NO_PROXY"
+        )
+        raise RecordPublisherError(f"{host}:{port} cannot be reached ({_reason(error)}): {remedy}") from error
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return f"{host}:{port} accepts connections"
+
+
+def _host_and_port(server: SplitResult) -> tuple[str, int]:
+    try:
+        return server.hostname or "", server.port or DEFAULT_PORTS.get(server.scheme, DEFAULT_PORTS["https"])
+    except ValueError as error:
+        raise RecordPublisherError(f"the proxy is no URL, check HTTP_PROXY and HTTPS_PROXY: {error}") from error
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_CONNECT_SECONDS:g} s"
+    return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
 
 
 def _proxy_for(endpoint: SplitResult) -> str | None:

@@ -12,6 +12,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import is_arn
 
+from .distribution import check_distribution
 from .findings import Check, Finding, NotCheckedError, examine
 
 MAX_CLOCK_OFFSET_MS = 60_000
@@ -22,12 +23,14 @@ MAX_CONSUMERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; writes."""
+    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; writes,
+    as a copy of records of at most `copied_bytes`, if that is known."""
 
     reads: bool = True
     consumer: str | None = None
     consumer_arn: str | None = None
     writes: bool = False
+    copied_bytes: int | None = None
 
 
 class StreamChecks:
@@ -42,12 +45,15 @@ class StreamChecks:
         self._arn: str | None = None
         self._consumer_arn: str | None = None
         self._knows_dry_run = False
+        self.max_record_bytes: int | None = None
+        """The largest record that the stream takes, once the checks have found it."""
 
     async def findings(self) -> list[Finding]:
         """Clock, settings, consumers, and each IAM action that the use needs."""
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
+            ("distribution", lambda: check_distribution(self._shards)),
             ("kinesis:DescribeStreamSummary", self._describe),
             ("kinesis:GetShardIterator", self._dry_run_iterator),
         ]
@@ -63,6 +69,8 @@ class StreamChecks:
             checks += [
                 (f"kinesis:{api}", _not_checked) for api in ("RegisterStreamConsumer", "DeregisterStreamConsumer")
             ]
+        if self._use.copied_bytes is not None:
+            checks.append(("record size", self._record_size))
         if self._use.writes:
             checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in ("PutRecord", "PutRecords")]
         return [await examine(f"{self._stream}: {name}", check) for name, check in checks]
@@ -88,10 +96,26 @@ class StreamChecks:
                 raise NotCheckedError(f"{error.code}; a job that polls does not need it") from error
             raise
         self._arn = found.stream.arn
+        self.max_record_bytes = found.max_record_bytes
+        if found.stream.status == "DELETING":
+            raise RecordPublisherError(
+                "the stream is being deleted: name another one, or create it again when it is gone"
+            )
         if found.stream.status not in ("ACTIVE", "UPDATING"):
             raise RecordPublisherError(f"the stream is {found.stream.status}: wait until it is ACTIVE")
         order = "" if found.distributes_by_key else "; AUTO record distribution: records of one key are in no order"
         return f"{found.stream.status}, {found.stream.mode}, retention {found.retention_hours} h{order}"
+
+    def _record_size(self) -> str:
+        largest, copied = self.max_record_bytes, self._use.copied_bytes
+        if largest is None or copied is None:
+            raise NotCheckedError("the largest record of the stream is not known")
+        if copied > largest:
+            raise RecordPublisherError(
+                f"records of up to {copied // 1024} KiB are read, and this stream takes {largest // 1024} KiB: "
+                f"aws kinesis update-max-record-size --max-record-size-in-ki-b {copied // 1024} --stream-arn {self._arn}"
+            )
+        return f"{largest // 1024} KiB, enough for what is read"
 
     async def _find_consumer(self) -> str:
         if self._use.consumer_arn is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import (
     CONSUMER_ARN,
@@ -49,8 +49,9 @@ def doctor(
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 
-    Checks versions, region, CA file, proxy and DNS; for each stream the clock, settings, consumers and each IAM action that the job
-    needs; for a job its store, its sink and the time until unread records are lost. Exits with 1 when there is a problem.
+    Checks properties, plugins, versions, region, CA file, proxy, DNS and the connection; for each stream the clock, distribution,
+    settings, consumers and each IAM action that the job needs; for a job its store, its sink, the size of records that it copies, and
+    the time until unread records are lost. Exits with 1 when there is a problem.
 
     Example: recordpublisher doctor --stream orders
 
@@ -84,22 +85,36 @@ def _use(properties: Properties, stream: str, writes: bool) -> Use:
 
 
 async def _find(properties: Properties, uses: dict[str, Use], has_job: bool) -> list[Finding]:
+    from recordpublisher.plugins.host.manager import load_registry
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
 
+    from ..doctor.findings import Verdict, problem
     from ..doctor.job import job_findings
-    from ..doctor.machine import machine_findings
+    from ..doctor.machine import CONNECTION, machine_findings
+    from ..doctor.settings import settings_findings
     from ..doctor.streams import StreamChecks, Use
 
-    findings = await machine_findings(properties, [*uses])
-    target = properties.value(SINK_STREAM) if has_job and properties.value(SINK) == "kinesis" else None
-    written = {} if target is None else {target: Use(reads=False, writes=True)}
     try:
-        client = ManagementClient(properties, [*uses, *written])
+        registry = load_registry()
+    except PluginError as error:
+        return [problem("plugins", error)]
+    findings = [*await settings_findings(registry, properties), *await machine_findings(properties, [*uses])]
+    is_reachable = not any(each.name == CONNECTION and each.verdict is Verdict.PROBLEM for each in findings)
+    target = properties.value(SINK_STREAM) if has_job and properties.value(SINK) == "kinesis" else None
+    try:
+        client = ManagementClient(properties, [*uses, *([] if target is None else [target])])
     except ConfigurationError:  # one of the findings says which setting
         return findings
     async with client:
-        for stream, use in [*uses.items(), *written.items()]:
-            findings += await StreamChecks(client, stream, use, SystemClock()).findings()
+        if is_reachable:
+            largest = 0
+            for stream, use in uses.items():
+                checks = StreamChecks(client, stream, use, SystemClock())
+                findings += await checks.findings()
+                largest = max(largest, checks.max_record_bytes or 0)
+            if target is not None:
+                use = Use(reads=False, writes=True, copied_bytes=largest or None)
+                findings += await StreamChecks(client, target, use, SystemClock()).findings()
         if has_job:
-            findings += await job_findings(properties, [*uses], client)
+            findings += await job_findings(registry, properties, [*uses] if is_reachable else [], client)
     return findings
