@@ -14,6 +14,7 @@ from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_definitions import collect_metrics
 from .monitoring.metric_views import SubtaskView
+from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
@@ -129,6 +130,11 @@ class SubtaskFetcher:
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
         return collect_metrics(self._view, self._dependencies.clock)
+
+    def progress(self) -> SubtaskProgress:
+        """What a progress line shows, which costs far less than all metrics."""
+        dependencies = self._dependencies
+        return progress_of(dependencies.subtask, self._view, dependencies.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
         """What the sink has to export."""

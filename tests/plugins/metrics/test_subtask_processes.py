@@ -75,3 +75,23 @@ async def test_the_folder_is_private_and_goes_with_the_job():
     async with exported_from_processes(properties, 2) as folder:
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()
+
+
+class OpenedExporter:
+    """Remembers the source that it was opened with."""
+
+    source = None
+
+    async def open(self, source):
+        self.source = source
+
+    async def close(self):
+        pass
+
+
+async def test_an_exporter_that_no_property_names_reads_the_subtasks_too():
+    exporter = OpenedExporter()
+    async with exported_from_processes(Properties(), 2, [exporter]) as folder:
+        (serving_first,) = serving(folder, MeasuredFetcher(0))
+        async with serving_first:
+            assert [each.subtask for each in await exporter.source.metrics()] == [0]

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
@@ -45,6 +46,15 @@ def run(
             help="Run only this subtask of --parallelism, counted from 0; the others run elsewhere and share a tracker over TCP.",
         ),
     ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve the state of all shards on this machine while the job runs.")
+    ] = False,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="The same, on this port. --dashboard alone takes a free one."
+        ),
+    ] = None,
     supervised: Annotated[
         bool, typer.Option(hidden=True, help="Take properties and the end from a supervisor.")
     ] = False,
@@ -58,6 +68,10 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
+
+    --dashboard logs a URL on loopback: lag, rate and watermark of each shard, what is idle or held, and what alignment waits for.
+
+    Example: recordpublisher run job.properties
     """
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
@@ -72,7 +86,8 @@ def run(
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = _with_assignment(properties, elastic, parallelism)
             options = ["--log-format", log_format.value, *verbosity_options(context)]
-            asyncio.run(_run(properties, job, parallelism, subtask, options, console))
+            exporters = _exporters(dashboard or dashboard_port is not None, dashboard_port or 0)
+            asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
@@ -106,23 +121,40 @@ def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None)
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor, metrics_folder))
 
 
+def _exporters(dashboard: bool, port: int) -> list[MetricsExporter]:
+    """Beside those of the properties."""
+    from recordpublisher.plugins.dashboard.live_dashboard import LiveDashboard
+
+    return [LiveDashboard(port)] if dashboard else []
+
+
 async def _run(
-    properties: Properties, job: Path, parallelism: int, subtask: int | None, options: list[str], console: object
+    properties: Properties,
+    job: Path,
+    parallelism: int,
+    subtask: int | None,
+    options: list[str],
+    console: object,
+    exporters: list[MetricsExporter],
 ) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
 
     streams_of(properties)
     meter = JobProgressMeter()
-    with progress_shown(meter, console):
+    with progress_shown(meter, console), arguments_as_options("subtask", port="--dashboard-port"):
         if parallelism == 1 or subtask is not None:
-            with arguments_as_options("subtask"):
-                await run_subtask(properties, subtask or 0, parallelism, meter.update)
+            await run_subtask(properties, subtask or 0, parallelism, meter.update, more_exporters=exporters)
         else:
-            await _supervise(properties, job, parallelism, options, meter)
+            await _supervise(properties, job, parallelism, options, meter, exporters)
 
 
 async def _supervise(
-    properties: Properties, job: Path, parallelism: int, options: list[str], meter: JobProgressMeter
+    properties: Properties,
+    job: Path,
+    parallelism: int,
+    options: list[str],
+    meter: JobProgressMeter,
+    exporters: list[MetricsExporter],
 ) -> None:
     from recordpublisher.plugins.metrics.subtask_processes import exported_from_processes
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
@@ -130,7 +162,7 @@ async def _supervise(
     command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
     command.append("--supervised")
     async with (
-        exported_from_processes(properties, parallelism) as metrics_folder,
+        exported_from_processes(properties, parallelism, exporters) as metrics_folder,
         with_local_tracker(properties) as job_properties,
     ):
         if metrics_folder is not None:

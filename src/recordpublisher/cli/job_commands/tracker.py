@@ -12,7 +12,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import arguments_as_options, print_error, run_until_signal
+from ..execution import arguments_as_options, print_note, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
 from ..verbosity import Debug, Verbose
 
@@ -47,6 +47,8 @@ def tracker(
     """Serve the tracker of the global watermark for jobs of several processes, until stopped.
 
     The token can also be set in RECORDPUBLISHER_TRACKER_TOKEN.
+
+    Example: recordpublisher tracker --port 0 --token-file token
     """
     with arguments_as_options("port", "host"):
         run_until_signal(_serve(host, port, token_of(token, token_file), (certificate, key, client_ca)))
@@ -59,7 +61,7 @@ async def _serve(host: str, port: int, token: str, tls_files: tuple[str | None, 
     logging.getLogger("recordpublisher.tracker").setLevel(logging.INFO)
     tls = server_context(*tls_files, names=("--certificate", "--key", "--client-ca"))
     async with TrackerServer(token, host, port, tls=tls) as server:
-        print_error(f"the tracker listens {'' if tls is None else 'over TLS '}at {server.address}", logging.INFO)
+        print_note(f"the tracker listens {'' if tls is None else 'over TLS '}at {server.address}")
         await asyncio.Event().wait()
 
 

@@ -32,17 +32,8 @@ class ShardView:
 
     @property
     def millis_behind_latest(self) -> int:
-        """The value of the last read, plus the time since then if records were left or the read is old.
-
-        A shard that is held back is not read. Without the time since then its gauge would keep its last value and hide an outage.
-        """
-        entry = self.entry
-        last = entry.metrics.millis_behind_latest
-        if last < 0 or entry.last_read_ms is None or not entry.is_open:
-            return last
-        age = max(0, self.now_ms - entry.last_read_ms)
-        is_behind = last > 0 or entry.queued_records > 0
-        return last + age if is_behind or age > STALE_READ_MS else last
+        """See the function of that name."""
+        return millis_behind_latest(self.entry, self.now_ms)
 
     @property
     def held_ms(self) -> int:
@@ -60,6 +51,19 @@ class ShardView:
     def time_to_retention_loss_ms(self) -> int | None:
         """Time left until a record that was not emitted may be past retention (S5)."""
         return time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
+
+
+def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
+    """The value of the last read, plus the time since then if records were left or the read is old; -1 before the first read.
+
+    A shard that is held back is not read. Without the time since then its gauge would keep its last value and hide an outage.
+    """
+    last = entry.metrics.millis_behind_latest
+    if last < 0 or entry.last_read_ms is None:
+        return last
+    age = max(0, now_ms - entry.last_read_ms)
+    is_growing = last > 0 or entry.queued_records > 0 or age > STALE_READ_MS
+    return last + age if is_growing and entry.is_open else last
 
 
 @dataclass(frozen=True, slots=True)

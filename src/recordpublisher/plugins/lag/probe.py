@@ -72,9 +72,11 @@ class LagProbe:
     def _with_alarm(self, lag: ShardLag, job: StoredJob) -> ShardLag:
         if not is_overdue(lag, self.interval_ms):
             return lag
-        owner = (
-            "no subtask has stored a position" if lag.subtask is None else f"subtask {lag.subtask} stores no progress"
-        )
+        owner = "no subtask has stored a position"
+        if lag.worker is not None:
+            owner = f"worker {lag.worker} stores no progress"
+        elif lag.subtask is not None:
+            owner = f"subtask {lag.subtask} stores no progress"
         lowest = job.lowest_shard()
         detail = "" if lowest is None else f"; the lowest watermark of the job is that of {lowest}"
         return replace(lag, alarm=owner + detail)
@@ -118,7 +120,7 @@ class LagProbe:
         recent = None
         if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
             recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.interval_ms))
-        return ShardProbe(shard, state, job.subtasks.get(shard.key), tip, recent)
+        return ShardProbe(shard, state, job.subtasks.get(shard.key), tip, recent, worker=job.workers.get(shard.key))
 
     async def _tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
         return await self._retried(functools.partial(measure_tip_distance, self.service, shard, position))

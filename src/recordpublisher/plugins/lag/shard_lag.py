@@ -17,9 +17,10 @@ class ShardLag:
 
     `lag_ms`: the age of its oldest record that no checkpoint covers, 0 when there is none. `unread`: whether there is one.
     `is_idle`: no record arrived within the alarm interval; `idle_ms`: since the last one, where that is known. `loss_ms`: until that
-    oldest record is past retention. `subtask`: whose checkpoint the position is from. `alarm`: why the shard needs attention.
+    oldest record is past retention. `subtask`: whose checkpoint the position is from; with ELASTIC assignment `worker`, which has the
+    shard's lease. `alarm`: why the shard needs attention.
 
-    The last four are known only where no positions are stored, see ShardActivity.
+    The four before the last are known only where no positions are stored, see ShardActivity.
     """
 
     shard: str
@@ -36,6 +37,7 @@ class ShardLag:
     tip_age_ms: int | None = None
     records_per_second: float | None = None
     bytes_per_second: float | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class ShardProbe:
     tip: TipDistance | None = None
     recent: TipDistance | None = None
     activity: ShardActivity | None = None
+    worker: str | None = None
 
 
 def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
@@ -72,6 +75,7 @@ def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int |
         is_idle=idle_ms >= interval_ms if idle_ms is not None else _is_idle(probe.recent),
         idle_ms=idle_ms,
         loss_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
+        worker=probe.worker,
     )
 
 

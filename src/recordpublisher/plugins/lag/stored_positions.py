@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
@@ -48,7 +48,7 @@ def stores_positions(sink: type[Sink]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """The state of each listed shard by `Shard.key`, and the subtask that stored it; no states without a store.
+    """The state of each listed shard by `Shard.key`, and the subtask or (ELASTIC) the worker that stored it; no states without a store.
 
     `lost` are shards that were not read to their end and that the stream no longer lists (S5).
     """
@@ -56,6 +56,7 @@ class StoredJob:
     states: Mapping[str, ShardState]
     subtasks: Mapping[str, int]
     lost: Mapping[str, ShardState]
+    workers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
@@ -65,10 +66,13 @@ class StoredJob:
         if start.type is PositionType.LATEST and restored.pinned_ms is not None:
             start = StartingPosition.at_timestamp(restored.pinned_ms)
         newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
-        subtasks = {key: int(snapshot.get("subtask", 0)) for snapshot in newest for key in snapshot["shards"]}
+        stored_by = {key: snapshot for snapshot in newest for key in snapshot["shards"]}
+        subtasks = {key: int(each.get("subtask", 0)) for key, each in stored_by.items() if "worker" not in each}
+        workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
         shards = list(listed)
         lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
-        return cls(initial_states(shards, restored, start), subtasks, {key: restored.shards[key] for key in lost})
+        lost_states = {key: restored.shards[key] for key in lost}
+        return cls(initial_states(shards, restored, start), subtasks, lost_states, workers)
 
     def lowest_shard(self) -> str | None:
         """The shard with the lowest watermark that was not read to its end: a stalled alignment waits for it."""

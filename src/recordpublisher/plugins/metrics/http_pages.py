@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
@@ -18,6 +18,9 @@ MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
 """A connection without a complete request is closed after this time."""
 CLOSE_SECONDS = 1.0
+BROWSER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Of servers for this machine, which browsers read: they keep no response, and take each for what its type says."""
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Page:
     body: bytes
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
@@ -36,8 +40,13 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 class HttpPages:
     """Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`: further ones are closed at once."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Pages, is_local: bool = False) -> None:
+        """`is_local`: refuse requests that do not name this machine as `localhost` or by a loopback address.
+
+        A browser sends the name by which it found the server. So a page of another site, whose name leads to this machine, cannot read.
+        """
         self._pages = pages
+        self._is_local = is_local
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
@@ -66,6 +75,8 @@ class HttpPages:
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        if self._is_local and _name_of(request.headers.get("Host", "")) not in LOCAL_NAMES:
+            return web.Response(status=403, text=f"the name must be one of {', '.join(LOCAL_NAMES)}\n")
         page = self._pages.get(request.path)
         if page is None:
             return web.Response(status=404, text=f"not found; there are {', '.join(self._pages)}\n")
@@ -74,7 +85,14 @@ class HttpPages:
         except Exception:
             log.exception("the page %s cannot be made", request.path)
             return web.Response(status=500, text="see the log of the job\n")
-        return web.Response(body=made.body, status=made.status, headers={"Content-Type": made.content_type})
+        headers = {**(BROWSER_HEADERS if self._is_local else {}), **made.headers, "Content-Type": made.content_type}
+        return web.Response(body=made.body, status=made.status, headers=headers)
+
+
+def _name_of(host: str) -> str:
+    """Without the port, which differs behind a tunnel."""
+    name, _, port = host.rpartition(":")
+    return name.lower() if name and port.isdecimal() else host.lower()
 
 
 class _Refusal(asyncio.Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,13 +32,14 @@ METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 
 
 @asynccontextmanager
-async def exported_from_processes(properties: Properties, parallelism: int) -> AsyncIterator[Path | None]:
-    """In the supervisor: export the metrics of all subtasks while the block runs.
+async def exported_from_processes(
+    properties: Properties, parallelism: int, more: Sequence[MetricsExporter] = ()
+) -> AsyncIterator[Path | None]:
+    """In the supervisor: export the metrics of all subtasks while the block runs, to where the properties say and through `more`.
 
-    Yields the folder for their sockets, which only this user can read; None if the properties name no exporter. Raises:
-    ConfigurationError.
+    Yields the folder for their sockets, which only this user can read; None without any exporter. Raises: ConfigurationError.
     """
-    exporters = build_metrics_exporters(load_registry(), properties)
+    exporters = [*build_metrics_exporters(load_registry(), properties), *more]
     if not exporters:
         yield None
         return

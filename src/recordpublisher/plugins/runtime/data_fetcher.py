@@ -16,6 +16,7 @@ from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskC
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
 from recordpublisher.fetcher.metric_types import SinkMetric
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -201,6 +202,12 @@ class DataFetcher:
     def metrics(self) -> dict[str, Any]:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
+
+    def progress(self) -> SubtaskProgress:
+        """The figures of a progress line: `records`, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`, and
+        `behind_ms` of the shard furthest behind its tip (None: not known). A twentieth of the cost of `metrics()`.
+        """
+        return self._fetcher.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
         """The metrics that the sink has of its own; empty for most."""

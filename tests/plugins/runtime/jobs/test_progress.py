@@ -1,8 +1,7 @@
 """The sum of the subtasks' progress reports."""
 
-import msgspec
-
-from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter, SubtaskProgress, progress_of
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 
 
 def word(subtask, records, behind=None, **more):
@@ -28,13 +27,3 @@ def test_the_text_omits_counts_of_zero():
     meter.update(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
 
     assert str(meter.sample(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
-
-
-def test_progress_is_sent_as_json():
-    shard = {"millisBehindLatest": 40, "skippedRecords": 1, "deadLetters": 2}
-    unread = {"millisBehindLatest": -1, "skippedRecords": 0, "deadLetters": 0}
-    own = {"records": 7, "openShards": 2, "idleShards": 1, "heldShards": 0}
-    told = progress_of(3, {"subtask": own, "shards": {"a": shard, "b": unread}})
-
-    assert (told.subtask, told.records, told.behind_ms, told.skipped, told.dead_letters) == (3, 7, 40, 1, 2)
-    assert msgspec.json.decode(msgspec.json.encode(told), type=SubtaskProgress) == told

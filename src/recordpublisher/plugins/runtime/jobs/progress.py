@@ -1,41 +1,10 @@
-"""The progress of a job: the reports of its subtasks, and their sum."""
+"""The progress of a job: the sum of its subtasks' reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-
-
-class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip (None: not known)."""
-
-    subtask: int
-    records: int
-    open_shards: int
-    idle_shards: int
-    held_shards: int
-    skipped: int
-    dead_letters: int
-    behind_ms: int | None
-
-
-def progress_of(subtask: int, metrics: Mapping[str, Any]) -> SubtaskProgress:
-    """A report from a fetcher's metrics."""
-    own, shards = metrics["subtask"], metrics["shards"].values()
-    behind = [shard["millisBehindLatest"] for shard in shards if shard["millisBehindLatest"] >= 0]
-    return SubtaskProgress(
-        subtask,
-        own["records"],
-        own["openShards"],
-        own["idleShards"],
-        own["heldShards"],
-        sum(shard["skippedRecords"] for shard in shards),
-        sum(shard["deadLetters"] for shard in shards),
-        max(behind, default=None),
-    )
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 
 
 @dataclass(frozen=True, slots=True)

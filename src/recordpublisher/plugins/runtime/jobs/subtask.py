@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
@@ -17,7 +18,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STREAMS
 
 from ..data_fetcher import DataFetcher
-from .progress import SubtaskProgress, progress_of
 from .termination import call_on_eof, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
@@ -31,14 +31,16 @@ async def run_subtask(
     report: Callable[[SubtaskProgress], None],
     supervisor: int | None = None,
     metrics_folder: Path | None = None,
+    more_exporters: Sequence[MetricsExporter] = (),
 ) -> None:
     """Read, write and checkpoint until a signal, an error, or the end of the streams; a signal drains and checkpoints.
 
-    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Metrics go where the
-    properties say, or into `metrics_folder`, from where the supervisor reads them. Raises: RecordPublisherError and errors of the sink.
+    `report` is called with the progress once a second. `supervisor` is a pipe whose end of file means: drain. Metrics go through
+    `more_exporters`, and where the properties say; or into `metrics_folder`, from where the supervisor reads them. Raises:
+    RecordPublisherError and errors of the sink.
     """
     fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
-    exporters = _metrics_exporters(properties, subtask, metrics_folder)
+    exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
 
     is_draining = False
 
@@ -58,12 +60,12 @@ async def run_subtask(
         return
     async with exporters_opened(exporters, FetchersHere([fetcher])), fetcher:
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(streams_of(properties)))
-        reporting = asyncio.create_task(_report(fetcher, subtask, report))
+        reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()
         finally:
             reporting.cancel()
-        report(progress_of(subtask, fetcher.metrics()))
+        report(fetcher.progress())
     log.info("subtask %d ended: %s, %d records", subtask, result.reason.name, result.records)
 
 
@@ -83,7 +85,7 @@ def streams_of(properties: Properties) -> list[str]:
     return [name for name in given if name]
 
 
-async def _report(fetcher: DataFetcher, subtask: int, report: Callable[[SubtaskProgress], None]) -> None:
+async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:
     while True:
         await asyncio.sleep(_REPORT_SECONDS)
-        report(progress_of(subtask, fetcher.metrics()))
+        report(fetcher.progress())

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import (
@@ -26,7 +27,6 @@ from recordpublisher.publishers.properties.table import (
     TRACKER_TOKEN,
 )
 
-from .progress import SubtaskProgress
 from .termination import SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")

@@ -1,0 +1,69 @@
+"""`recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import arguments_as_options, print_note, run_until_signal
+from ..log_format import LogFormat, LogFormatOption
+from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..verbosity import Debug, Verbose
+from .lag_reading import positions_of, probe_opened
+
+PORT = 8790
+INTERVAL_SECONDS = 5.0
+"""From one reading to the next, as of `lag --watch`. A reading takes up to two of the five calls a second that a shard allows."""
+
+
+def dashboard(
+    job: Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")],
+    pairs: Pairs = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65_535, help="Listen on this port; 0 takes a free one.")
+    ] = PORT,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
+
+    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open. It changes nothing there.
+    What these do not tell, such as rates and which shards are held, is shown as -: `run --dashboard` shows it.
+
+    Example: recordpublisher dashboard job.properties --port 0
+    """
+    properties = read_properties(job, pairs, region, endpoint, profile)
+    with arguments_as_options("port"):
+        run_until_signal(_serve(properties, port))
+
+
+async def _serve(properties: Properties, port: int) -> None:
+    from recordpublisher.plugins.dashboard.joined_snapshots import JoinedSnapshots
+    from recordpublisher.plugins.dashboard.server import DashboardServer
+    from recordpublisher.plugins.dashboard.stored_snapshot import StoredSnapshots
+    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
+
+    clock = SystemClock()
+    async with AsyncExitStack() as opened:
+        sources = []
+        for stream in streams_of(properties):
+            positions = positions_of(properties, use_sink=True)
+            probe = await opened.enter_async_context(probe_opened(stream, properties, positions))
+            sources.append(StoredSnapshots(stream, probe.read_lags, clock))
+        server = DashboardServer(JoinedSnapshots(sources, clock, INTERVAL_SECONDS))
+        print_note(f"the dashboard is at {await server.open(port)}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.close()

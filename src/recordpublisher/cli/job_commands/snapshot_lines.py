@@ -1,0 +1,91 @@
+"""The lines of `lag --watch`: totals, what alignment waits for, and a table of shards with the worst lag first."""
+
+from __future__ import annotations
+
+import textwrap
+from datetime import UTC, datetime
+
+from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot
+
+from ..output import aligned, duration, rate, yes_no
+
+HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
+MIN_ROWS = 1
+"""Shards that are shown however low the terminal is."""
+MAX_LINES = 4
+"""Of one sentence above the table; a longer one, as an error can be, is cut."""
+
+
+def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: int) -> list[str]:
+    """Totals, alignment and the age of the values, wrapped to the width; `error`: why the last reading failed."""
+    shown = [_totals(snapshot), snapshot.alignment, _silence(snapshot), _age(snapshot, now_ms, error)]
+    return [
+        line for text in shown if text is not None for line in textwrap.wrap(text, max(width, 20), max_lines=MAX_LINES)
+    ]
+
+
+def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
+    """A head and a line for each shard; where these are more than `height`, a last line says how many are left out."""
+    shards = sorted(snapshot.shards, key=_urgency)
+    count = len(shards)
+    if height is not None and count + 1 > height:
+        count = max(height - 2, MIN_ROWS)
+    lines = aligned([HEAD, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])]).split("\n")
+    left = len(shards) - count
+    return [*lines, f"{left:,} more with less lag"] if left else lines
+
+
+def _urgency(shard: ShardSnapshot) -> tuple[bool, float, str]:
+    """Alarms first, then the largest lag; a lag that is not known comes last."""
+    return not shard.alarm, float("inf") if shard.lag_ms is None else -shard.lag_ms, shard.shard
+
+
+def _totals(snapshot: JobSnapshot) -> str:
+    shards = snapshot.shards
+    lags = [each.lag_ms for each in shards if each.lag_ms is not None]
+    rates = [each.records_per_second for each in shards if each.records_per_second is not None]
+    counts = {
+        "idle": sum(bool(each.is_idle) for each in shards),
+        "held": sum(bool(each.is_held) for each in shards),
+        "with an alarm": sum(bool(each.alarm) for each in shards),
+    }
+    parts = [f"{len(shards):,} {'shard' if len(shards) == 1 else 'shards'}"]
+    parts += [f"{count:,} {name}" for name, count in counts.items() if count]
+    parts += [f"{rate(sum(rates))} records/s"] if rates else []
+    parts += [f"at most {duration(max(lags))} behind"] if lags else []
+    if snapshot.global_watermark is not None:
+        parts.append(f"global watermark {duration(snapshot.time_ms - snapshot.global_watermark)} ago")
+    return ", ".join(parts)
+
+
+def _silence(snapshot: JobSnapshot) -> str | None:
+    silent = [str(each.subtask) for each in snapshot.subtasks or () if not each.responds]
+    return f"Shards of subtasks that do not respond are not shown: {', '.join(silent)}" if silent else None
+
+
+def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:
+    read = datetime.fromtimestamp(snapshot.time_ms / 1000, UTC).strftime("%H:%M:%S")
+    text = f"Read at {read} UTC, {max(0, now_ms - snapshot.time_ms) // 1000} s ago"
+    return text if error is None else f"{text}; old, since reading fails: {error}"
+
+
+def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
+    return (
+        shard.shard,
+        "-" if shard.subtask is None else str(shard.subtask),
+        duration(shard.lag_ms),
+        rate(shard.records_per_second),
+        _relative(shard.watermark, global_watermark),
+        yes_no(shard.is_idle),
+        yes_no(shard.is_held),
+        duration(shard.loss_ms),
+        "ALARM" if shard.alarm else "",
+    )
+
+
+def _relative(watermark: int | None, global_watermark: int | None) -> str:
+    """Against the global one: `+4.2 s` is ahead of it."""
+    if watermark is None or global_watermark is None:
+        return "-"
+    ahead_ms = watermark - global_watermark
+    return f"+{duration(ahead_ms)}" if ahead_ms > 0 else duration(ahead_ms)

@@ -1,0 +1,36 @@
+"""SubtaskProgress: the few figures of a subtask that a progress line shows. They cost a fraction of what all metrics cost (A1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .metric_views import SubtaskView, millis_behind_latest
+
+
+class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip (None: not known)."""
+
+    subtask: int
+    records: int
+    open_shards: int
+    idle_shards: int
+    held_shards: int
+    skipped: int
+    dead_letters: int
+    behind_ms: int | None
+
+
+def progress_of(subtask: int, view: SubtaskView, now_ms: int) -> SubtaskProgress:
+    """A report, from one pass over the shards."""
+    open_shards = idle = held = skipped = dead_letters = 0
+    behind_ms = -1
+    for entry in view.table:
+        if entry.is_open:
+            open_shards += 1
+            idle += entry.idle
+        held += entry.held_since is not None
+        skipped += entry.metrics.skipped_records
+        dead_letters += entry.metrics.dead_letters
+        behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))
+    known_ms = behind_ms if behind_ms >= 0 else None
+    return SubtaskProgress(subtask, view.emitter.records, open_shards, idle, held, skipped, dead_letters, known_ms)

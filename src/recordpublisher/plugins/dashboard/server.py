@@ -1,0 +1,55 @@
+"""DashboardServer: serves the page of a job and its snapshots on loopback, for a browser or a program on this machine."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+
+from ..metrics.http_pages import HttpPages, Page
+from .page import dashboard_page
+from .snapshot import SnapshotSource
+
+HOST = "127.0.0.1"
+SNAPSHOT_PATH = "/snapshot.json"
+UNAVAILABLE = 503
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """What is sent, with this status, while the job cannot be read."""
+
+    error: str
+
+
+class DashboardServer:
+    """Owns the listening socket. Every request reads a snapshot; without requests nothing is read."""
+
+    def __init__(self, source: SnapshotSource) -> None:
+        self._source = source
+        self._pages = HttpPages({"/": self._page, SNAPSHOT_PATH: self._snapshot}, is_local=True)
+
+    async def open(self, port: int) -> str:
+        """Listen; 0 takes a free port. Returns the URL. Raises: ConfigurationError when the port cannot be used."""
+        try:
+            port = await self._pages.listen(HOST, port)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigurationError("port", port, "a free port of this machine, or 0", reason=reason) from error
+        return f"http://{HOST}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        await self._pages.close()
+
+    async def _page(self) -> Page:
+        return dashboard_page()
+
+    async def _snapshot(self) -> Page:
+        try:
+            snapshot = await self._source.snapshot()
+        except RecordPublisherError as error:
+            body = msgspec.json.encode(Unavailable(str(error)))
+            return Page(body, status=UNAVAILABLE, content_type="application/json")
+        return Page(msgspec.json.encode(snapshot), content_type="application/json")

@@ -1,0 +1,56 @@
+"""JobSnapshot: a job at one moment, as people look at it. What is not known is None."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One shard; times in ms.
+
+    - `lag_ms`: how far its reader is behind the newest record. `loss_ms`: until a record that was not written may be past retention.
+    - `watermark`: of the last record written, epoch ms. `records_per_second`, `bytes_per_second`: written lately.
+    - `stage`: WAITING for its parents, READING, DRAINING, ENDED.
+    """
+
+    stream: str
+    shard: str
+    subtask: int | None = None
+    stage: str | None = None
+    lag_ms: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    watermark: int | None = None
+    is_idle: bool | None = None
+    is_held: bool | None = None
+    is_excluded: bool | None = None
+    loss_ms: int | None = None
+    alarm: bool | None = None
+
+
+class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """One subtask: whether its event loop responds, and why it is not ready (none: it is)."""
+
+    subtask: int
+    responds: bool
+    not_ready: list[str]
+
+
+class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A job at `time_ms` (epoch ms). `alignment`: what alignment waits for and why, in one sentence."""
+
+    time_ms: int
+    shards: list[ShardSnapshot]
+    subtasks: list[SubtaskSnapshot] | None = None
+    global_watermark: int | None = None
+    alignment: str | None = None
+
+
+class SnapshotSource(Protocol):
+    """Where snapshots come from."""
+
+    async def snapshot(self) -> JobSnapshot:
+        """The job now. Raises: RecordPublisherError when it cannot be read."""
+        ...

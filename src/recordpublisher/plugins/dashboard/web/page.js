@@ -1,0 +1,191 @@
+"use strict";
+const POLL_MS = 2000, POINTS = 900, ROW_PX = 28, SPARE_ROWS = 10;
+const element = (id) => document.getElementById(id);
+let snapshot = null, receivedAt = 0, failedSince = null, sortBy = "lag", descending = true, shown = [];
+const history = [];
+
+const known = (value) => value !== null && value !== undefined;
+function duration(ms) {
+  if (!known(ms)) return "-";
+  if (ms < 0) return "-" + duration(-ms);
+  if (ms < 1000) return ms ? Math.round(ms) + " ms" : "0";
+  for (const [size, unit, next] of [[1000, "s", 120], [60000, "min", 120], [3600000, "h", 48]])
+    if (ms / size < next) return (ms / size).toFixed(1) + " " + unit;
+  return (ms / 86400000).toFixed(1) + " d";
+}
+function number(value) {
+  if (!known(value)) return "-";
+  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
+}
+function bytes(value) {
+  if (!known(value)) return "-";
+  const unit = ["B", "kB", "MB", "GB"], at = value < 1000 ? 0 : Math.min(3, Math.floor(Math.log10(value) / 3));
+  return number(value / 1000 ** at) + " " + unit[at];
+}
+const yesNo = (value) => known(value) ? (value ? "yes" : "no") : "-";
+const ahead = (shard) => known(shard.watermark) && known(snapshot.globalWatermark) ? shard.watermark - snapshot.globalWatermark : null;
+const signed = (ms) => (ms > 0 ? "+" : "") + duration(ms);
+
+// name, title, what it sorts by, its text; text columns are aligned to the left
+const COLUMNS = [
+  ["shard", "Shard", (s) => s.stream + "/" + s.shard, (s) => (isOneStream() ? "" : s.stream + "/") + s.shard],
+  ["subtask", "Subtask", (s) => s.subtask, (s) => known(s.subtask) ? String(s.subtask) : "-"],
+  ["lag", "Lag", (s) => s.lagMs, (s) => duration(s.lagMs)],
+  ["records", "Records/s", (s) => s.recordsPerSecond, (s) => number(s.recordsPerSecond)],
+  ["bytes", "Bytes/s", (s) => s.bytesPerSecond, (s) => bytes(s.bytesPerSecond)],
+  ["watermark", "Watermark", ahead, (s) => signed(ahead(s))],
+  ["idle", "Idle", (s) => s.isIdle, (s) => yesNo(s.isIdle)],
+  ["held", "Held", (s) => s.isHeld, (s) => yesNo(s.isHeld)],
+  ["loss", "Lost in", (s) => s.lossMs, (s) => duration(s.lossMs)],
+  ["alarm", "Alarm", (s) => s.alarm, (s) => yesNo(s.alarm)],
+];
+const isOneStream = () => new Set(snapshot.shards.map((s) => s.stream)).size < 2;
+
+function make(name, text, className) {
+  const made = document.createElement(name);
+  if (known(text)) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+const knownValues = (name) => snapshot.shards.map((s) => s[name]).filter(known);
+const sum = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => a + b, 0) : null; };
+const most = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.max(a, b)) : null; };
+const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
+
+function drawTotals() {
+  const alarms = sum("alarm"), mark = snapshot.globalWatermark;
+  const totals = [
+    ["Shards", number(snapshot.shards.length)], ["Largest lag", duration(most("lagMs"))],
+    ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],
+    ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
+    ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
+    ["First loss in", duration(least("lossMs"))], ["Alarms", number(alarms), alarms ? "bad" : ""],
+  ];
+  element("totals").replaceChildren(...totals.map(([title, text, className]) => {
+    const pair = make("div");
+    pair.append(make("dt", title), make("dd", text, className));
+    return pair;
+  }));
+}
+function drawSubtasks() {
+  const owned = new Map();
+  for (const each of snapshot.shards) if (known(each.subtask)) owned.set(each.subtask, (owned.get(each.subtask) ?? 0) + 1);
+  const listed = snapshot.subtasks ?? [...owned.keys()].sort((a, b) => a - b).map((subtask) => ({ subtask }));
+  const lines = listed.map((each) => {
+    const shards = owned.get(each.subtask) ?? 0, reasons = each.notReady ?? [];
+    const health = !known(each.responds) ? "health -" : !each.responds ? "does not respond" : reasons.length ? "not ready: " + reasons.join("; ") : "ready";
+    return make("li", `${each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
+  });
+  element("subtasks").replaceChildren(...(lines.length ? lines : [make("li", "-")]));
+}
+function drawChart(name, index, text) {
+  const values = history.map((point) => point[index]), last = values.at(-1);
+  element(name + "-now").textContent = text(last);
+  const top = Math.max(...values.filter(known), 1), span = Math.max(history.length - 1, 1);
+  let path = "", pen = "M";  // a value that is not known is a gap
+  values.forEach((value, at) => {
+    if (known(value)) { path += `${pen}${(at / span * 300).toFixed(1)} ${(58 - value / top * 54).toFixed(1)}`; pen = "L"; } else pen = "M";
+  });
+  element(name + "-chart").firstElementChild.setAttribute("d", path);
+}
+
+function chooseShards() {
+  const words = element("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const marks = { idle: "isIdle", held: "isHeld", alarm: "alarm" };
+  const fits = (shard) => words.every((word) => marks[word] ? shard[marks[word]] : `${shard.stream}/${shard.shard}`.toLowerCase().includes(word));
+  const value = COLUMNS.find(([name]) => name === sortBy)[2], sign = descending ? -1 : 1;
+  shown = snapshot.shards.filter(fits).map((shard) => [value(shard), shard]).sort(([a, one], [b, other]) => {
+    if (known(a) !== known(b)) return known(a) ? -1 : 1;  // what is not known comes last, in both orders
+    return a === b ? (one.shard < other.shard ? -1 : 1) : sign * (a < b ? -1 : 1);
+  }).map(([, shard]) => shard);
+  element("count").textContent = `${number(shown.length)} of ${number(snapshot.shards.length)}`;
+  drawRows();
+}
+function drawRows() {
+  const scroll = element("scroll"), from = Math.max(0, Math.min(Math.floor(scroll.scrollTop / ROW_PX), shown.length) - SPARE_ROWS);
+  const to = Math.min(shown.length, from + Math.ceil(scroll.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+  const space = (rows) => { const row = make("tr", null, "space"); row.ariaHidden = "true"; const cell = make("td"); cell.colSpan = COLUMNS.length; cell.style.height = rows * ROW_PX + "px"; row.append(cell); return row; };
+  const rows = shown.slice(from, to).map((shard, at) => {
+    const row = make("tr", null, shard.alarm ? "alarm" : "");
+    row.ariaRowIndex = from + at + 2;
+    row.append(...COLUMNS.map(([name, , , text]) => make("td", text(shard), name === "shard" ? "text" : "")));
+    return row;
+  });
+  element("rows").closest("table").ariaRowCount = shown.length + 1;
+  element("rows").replaceChildren(space(from), ...rows, space(shown.length - to));
+}
+function drawHead() {
+  element("head").replaceChildren(...COLUMNS.map(([name, title]) => {
+    const cell = make("th", null, name === "shard" ? "text" : ""), button = make("button", title);
+    cell.scope = "col";
+    button.dataset.column = name;
+    button.addEventListener("click", () => {
+      [descending, sortBy] = [sortBy === name ? !descending : name !== "shard", name];
+      markSorted();
+      element("scroll").scrollTop = 0;
+      if (snapshot) chooseShards();
+    });
+    cell.append(button);
+    return cell;
+  }));
+  markSorted();
+}
+function markSorted() {  // the buttons stay, so that the focus does
+  for (const button of element("head").querySelectorAll("button"))
+    button.parentElement.ariaSort = button.dataset.column === sortBy ? (descending ? "descending" : "ascending") : null;
+}
+
+function draw() {
+  element("job").textContent = [...new Set(snapshot.shards.map((s) => s.stream))].join(", ") || "Job";
+  element("alignment").textContent = snapshot.alignment ?? "What alignment waits for: -";
+  drawTotals();
+  drawSubtasks();
+  drawChart("rate", 0, number);
+  drawChart("lag", 1, duration);
+  chooseShards();
+}
+function drawAge() {
+  const age = element("age");
+  age.className = failedSince === null ? "" : "old";
+  if (!snapshot) return;
+  const read = new Date(snapshot.timeMs).toISOString().slice(11, 19), seconds = Math.round((performance.now() - receivedAt) / 1000);
+  age.textContent = `Read at ${read} UTC` + (seconds > 2 || failedSince !== null ? `, ${duration(seconds * 1000)} ago` : "");
+}
+function fail(reason) {
+  failedSince ??= new Date();
+  element("error").hidden = false;
+  element("error").textContent = `Unknown since ${failedSince.toISOString().slice(11, 19)} UTC: ${reason}` + (snapshot ? " The values below are old." : "");
+}
+async function read() {
+  let response, found;
+  try {
+    response = await fetch("snapshot.json", { cache: "no-store" });
+    found = await response.json();
+  } catch {
+    return fail("the process that serves this page does not respond.");
+  }
+  if (!response.ok) return fail(found.error.replace(/\.?$/, "."));
+  failedSince = null;
+  element("error").hidden = true;
+  if (!snapshot || found.timeMs !== snapshot.timeMs) {
+    snapshot = found;
+    receivedAt = performance.now();
+    history.push([sum("recordsPerSecond"), most("lagMs")]);
+    if (history.length > POINTS) history.shift();
+    draw();
+  }
+}
+async function poll() {
+  await read();
+  drawAge();
+  setTimeout(poll, POLL_MS);
+}
+drawHead();
+element("filter").addEventListener("input", () => { element("scroll").scrollTop = 0; if (snapshot) chooseShards(); });
+element("scroll").addEventListener("scroll", () => requestAnimationFrame(drawRows));
+addEventListener("resize", drawRows);
+addEventListener("keydown", (event) => {
+  if (event.key === "/" && document.activeElement !== element("filter")) { event.preventDefault(); element("filter").focus(); }
+});
+setInterval(drawAge, 1000);
+poll();

@@ -1,0 +1,74 @@
+"""The progress of a subtask says the same as its metrics."""
+
+from types import SimpleNamespace
+
+import msgspec
+
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress, progress_of
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+from fakes.shard_entries import entry
+
+
+def progress_and_metrics(source):
+    """Before and after a run of one virtual second."""
+
+    async def run():
+        fetcher = make_fetcher(source, RecordingSink())
+        await fetcher.open()
+        before = fetcher.progress()
+        await fetcher.run_bounded(Bounds(max_time=1.0))
+        found = before, fetcher.progress(), fetcher.metrics()
+        await fetcher.close()
+        return found
+
+    return run_virtual(run())
+
+
+def test_the_progress_is_the_sum_of_the_metrics():
+    source = ScriptedSource()
+    source.add("a", *range(EPOCH_MS, EPOCH_MS + 5))
+    source.add("b", EPOCH_MS)
+    _, progress, metrics = progress_and_metrics(source)
+
+    shards, own = metrics["shards"].values(), metrics["subtask"]
+    assert progress == SubtaskProgress(
+        subtask=0,
+        records=6,
+        open_shards=own["openShards"],
+        idle_shards=own["idleShards"],
+        held_shards=own["heldShards"],
+        skipped=sum(shard["skippedRecords"] for shard in shards),
+        dead_letters=sum(shard["deadLetters"] for shard in shards),
+        behind_ms=max(shard["millisBehindLatest"] for shard in shards),
+    )
+
+
+def test_the_lag_is_not_known_before_the_first_read():
+    source = ScriptedSource()
+    source.add("a", EPOCH_MS)
+    before, after, _ = progress_and_metrics(source)
+
+    assert (before.behind_ms, after.behind_ms) == (None, 0)
+
+
+def test_each_shard_counts():
+    idle, held, ended = entry("a"), entry("b"), entry("c", stage=ShardStage.ENDED)
+    idle.idle, held.held_since = True, 1.0
+    idle.metrics.skipped_records, held.metrics.skipped_records, ended.metrics.dead_letters = 1, 2, 4
+    held.metrics.millis_behind_latest, held.last_read_ms = 40, 1_000
+    view = SimpleNamespace(table=[idle, held, ended], emitter=SimpleNamespace(records=7))
+
+    expected = SubtaskProgress(
+        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, behind_ms=540
+    )
+    assert progress_of(3, view, now_ms=1_500) == expected
+
+
+def test_progress_is_sent_as_json():
+    progress = SubtaskProgress(3, 7, 2, 1, 0, 1, 2, 40)
+
+    assert msgspec.json.decode(msgspec.json.encode(progress), type=SubtaskProgress) == progress

@@ -1,0 +1,95 @@
+"""Snapshots of a running job from its metrics."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from recordpublisher.plugins.dashboard.live_snapshot import LiveSnapshots
+from recordpublisher.plugins.dashboard.snapshot import JobSnapshot
+from recordpublisher.plugins.metrics.export import FetchersHere
+from recordpublisher.publishers.errors import RecordPublisherError
+
+from fakes.monitoring.measured_fetcher import METRICS, MeasuredFetcher
+from fakes.shard_entries import StoppedClock
+
+
+def metrics(**values):
+    """Of a subtask with one shard, `s/a`, that has these metrics."""
+    return {"subtask": METRICS["subtask"], "shards": {"s/a": {**METRICS["shards"]["s/a"], **values}}}
+
+
+class CountingSource(FetchersHere):
+    """Counts how often metrics were asked for."""
+
+    asked = 0
+
+    async def metrics(self):
+        self.asked += 1
+        return await super().metrics()
+
+
+@pytest.fixture
+def clock():
+    return StoppedClock(100.0)
+
+
+async def test_a_shard_has_what_its_metrics_say(clock):
+    given = metrics(watermark=7, idle=True, held=False, millisBehindLatest=40, timeToRetentionLossMs=9, stage="READING")
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(3, given)]), clock).snapshot()
+
+    (shard,) = snapshot.shards
+    assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 3, "READING")
+    assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
+    assert (shard.is_idle, shard.is_held, shard.alarm) == (True, False, False)
+    assert snapshot.time_ms == 100_000
+
+
+async def test_the_lag_before_the_first_read_is_not_known(clock):
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(millisBehindLatest=-1))]), clock).snapshot()
+
+    assert snapshot.shards[0].lag_ms is None
+
+
+async def test_rates_come_from_two_snapshots(clock):
+    fetcher = MeasuredFetcher(0, metrics(records=10, bytes=100))
+    snapshots = LiveSnapshots(FetchersHere([fetcher]), clock)
+    first = await snapshots.snapshot()
+    clock.seconds += 2
+    fetcher.given = metrics(records=16, bytes=400)
+    second = await snapshots.snapshot()
+
+    assert first.shards[0].records_per_second is None
+    assert (second.shards[0].records_per_second, second.shards[0].bytes_per_second) == (3.0, 150.0)
+
+
+async def test_many_readers_cost_one_computation_a_second(clock):
+    source = CountingSource([MeasuredFetcher()])
+    snapshots = LiveSnapshots(source, clock)
+    assert source.asked == 0, "nothing is computed before somebody asks"
+
+    found = await asyncio.gather(*(snapshots.snapshot() for _ in range(5)))
+    assert source.asked == 1
+    assert all(each is found[0] for each in found)
+    clock.seconds += 1
+    await snapshots.snapshot()
+    assert source.asked == 2
+
+
+async def test_subtasks_are_shown_with_what_they_lack(clock):
+    ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
+    snapshot = await LiveSnapshots(FetchersHere([waiting, ready]), clock).snapshot()
+
+    assert {each.subtask: each.not_ready for each in snapshot.subtasks} == {0: [], 1: ["no checkpoint is stored"]}
+    assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
+
+
+async def test_a_job_without_a_subtask_that_responds_cannot_be_read(clock):
+    with pytest.raises(RecordPublisherError, match="no subtask of the job responds"):
+        await LiveSnapshots(FetchersHere([]), clock).snapshot()
+
+
+async def test_a_snapshot_is_sent_as_json(clock):
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher()]), clock).snapshot()
+
+    assert msgspec.json.decode(msgspec.json.encode(snapshot), type=JobSnapshot) == snapshot

@@ -1,0 +1,200 @@
+"""The page of the dashboard in a real browser, Chromium. With DASHBOARD_IMAGE=docs/images/dashboard.png it writes that image."""
+
+import math
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recordpublisher.plugins.dashboard.server import DashboardServer
+from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.publishers.errors import StateError
+
+from .chromium import opened
+
+pytestmark = pytest.mark.servers
+
+NOW_MS = 1_795_401_005_448
+HOUR_MS = 3_600_000
+ALIGNMENT = (
+    "6 of 24 shards are held back: they wait for orders/shardId-000000000007 of subtask 1, "
+    "which is 312.0 s behind its newest record."
+)
+
+
+def shard(number, **values):
+    values = {
+        "subtask": number % 3,
+        "stage": "READING",
+        "lag_ms": number * 37 % 400,
+        "records_per_second": 400.0 + number * 7 % 90,
+        "bytes_per_second": 98_000.0 + number * 711 % 9_000,
+        "watermark": NOW_MS - 312_000 + (0 if number == 7 else 60_000),
+        "is_idle": False,
+        "is_held": False,
+        "loss_ms": 24 * HOUR_MS - number * 37 % 400,
+        "alarm": False,
+        **values,
+    }
+    return ShardSnapshot(stream="orders", shard=f"shardId-{number:012}", **values)
+
+
+def job(count, **changes):
+    """A job whose shard 7 lags; others are held, idle or not read yet."""
+    shards = [shard(number) for number in range(count)]
+    if count > 20:
+        shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, alarm=True)
+        shards[11] = shard(11, records_per_second=0.0, bytes_per_second=0.0, is_idle=True, watermark=None)
+        shards[15:21] = [shard(number, is_held=True, watermark=NOW_MS - 192_000) for number in range(15, 21)]
+    subtasks = [SubtaskSnapshot(0, True, []), SubtaskSnapshot(1, True, []), SubtaskSnapshot(2, True, [])]
+    made = JobSnapshot(
+        time_ms=NOW_MS, shards=shards, subtasks=subtasks, global_watermark=NOW_MS - 312_000, alignment=ALIGNMENT
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+class Source:
+    """Answers with what it is given, each time a second later."""
+
+    def __init__(self, snapshot):
+        self.given = snapshot
+        self.error = None
+
+    async def snapshot(self):
+        if self.error is not None:
+            raise self.error
+        self.given = msgspec.structs.replace(self.given, time_ms=self.given.time_ms + 1_000)
+        return self.given
+
+
+class BusySource(Source):
+    """One whose shards read more and less, while shard 7 catches up."""
+
+    async def snapshot(self):
+        found = await super().snapshot()
+        seconds = (found.time_ms - NOW_MS) / 1_000
+        share = 1 + 0.2 * math.sin(seconds / 6) + 0.05 * math.sin(seconds * 2)
+        lag_ms = round(712_000 - 8_000 * seconds)
+        shards = [
+            msgspec.structs.replace(
+                each,
+                records_per_second=each.records_per_second * share,
+                bytes_per_second=each.bytes_per_second * share,
+                lag_ms=lag_ms if each.alarm else each.lag_ms,
+            )
+            for each in found.shards
+        ]
+        return msgspec.structs.replace(found, shards=shards, alignment=ALIGNMENT.replace("312.0", f"{lag_ms / 1_000}"))
+
+
+@pytest.fixture
+async def source():
+    return Source(job(24))
+
+
+@pytest.fixture
+async def url(source):
+    server = DashboardServer(source)
+    yield await server.open(0)
+    await server.close()
+
+
+READ = "document.querySelectorAll('#rows tr:not(.space)').length > 0"
+CELLS = (
+    "[...document.querySelectorAll('#rows tr:not(.space)')].map(row => [...row.cells].map(cell => cell.textContent))"
+)
+
+
+async def test_the_worst_lag_is_first_and_the_sentence_says_what_alignment_waits_for(url, tmp_path):
+    async with opened(tmp_path, url, height=1000) as tab:
+        await tab.wait(READ)
+        cells = await tab.value(CELLS)
+
+        assert cells[0] == [
+            "shardId-000000000007", "1", "5.2 min", "31.5", "103 kB", "0", "no", "no", "3.0 h", "yes"
+        ]  # fmt: skip
+        assert await tab.value("document.getElementById('alignment').textContent") == ALIGNMENT
+        assert await tab.value("document.querySelectorAll('#subtasks li').length") == 3
+
+
+def keep_image(image):
+    if path := os.environ.get("DASHBOARD_IMAGE"):
+        Path(path).write_bytes(image)
+
+
+async def test_the_charts_have_a_point_for_each_reading(tmp_path):
+    server = DashboardServer(BusySource(job(24)))
+    try:
+        async with opened(tmp_path, await server.open(0), height=640) as tab:
+            await tab.wait(READ)
+            for count in range(2, 52):
+                await tab.value("read()")
+                assert await tab.value("history.length") >= count
+            for chart in ("rate", "lag"):
+                path = await tab.value(f"element('{chart}-chart').firstElementChild.getAttribute('d')")
+                assert path.count("L") >= 50
+            keep_image(await tab.screenshot())
+    finally:
+        await server.close()
+
+
+async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
+    source.given = JobSnapshot(time_ms=NOW_MS, shards=[ShardSnapshot(stream="orders", shard="shardId-0")])
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+
+        assert await tab.value(CELLS) == [["shardId-0", *"---------"]]
+        totals = await tab.value("[...document.querySelectorAll('dd')].map(each => each.textContent)")
+        assert totals == ["1", *"--------"]
+        assert await tab.value("document.getElementById('alignment').textContent") == "What alignment waits for: -"
+        assert await tab.value("document.getElementById('subtasks').textContent") == "-"
+
+
+async def test_the_keyboard_filters_and_sorts(url, tmp_path):
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        await tab.press("/", 191, "/")
+        await tab.call("Input.insertText", text="held")
+        assert await tab.value("document.getElementById('count').textContent") == "6 of 24"
+
+        await tab.press("Tab", 9)  # the table, which scrolls by keys
+        await tab.press("Tab", 9)  # the first column
+        await tab.press("Enter", 13, "\r")
+        assert await tab.value("document.activeElement.parentElement.ariaSort") == "ascending"
+        assert [row[0][-2:] for row in await tab.value(CELLS)] == ["15", "16", "17", "18", "19", "20"]
+        await tab.press("Enter", 13, "\r")
+        assert [row[0][-2:] for row in await tab.value(CELLS)] == ["20", "19", "18", "17", "16", "15"]
+
+
+async def test_of_a_thousand_shards_only_the_visible_rows_are_drawn(url, source, tmp_path):
+    source.given = job(1_000)
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        assert await tab.value("document.querySelector('table').ariaRowCount") == "1001"
+        assert await tab.value("document.querySelectorAll('#rows tr').length") < 80
+
+        await tab.value("sortBy = 'shard', descending = false, chooseShards()")
+        await tab.value("element('scroll').scrollTop = element('scroll').scrollHeight")
+        await tab.wait("element('rows').textContent.includes('shardId-000000000999')")
+        assert await tab.value("document.querySelectorAll('#rows tr').length") < 80
+
+
+async def test_a_dark_scheme_is_followed(url, tmp_path):
+    async with opened(tmp_path, url, scheme="dark") as tab:
+        await tab.wait(READ)
+        assert await tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 23)"
+
+
+async def test_while_the_job_cannot_be_read_the_old_values_stay_and_are_called_old(url, source, tmp_path):
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        source.error = StateError("the store <b>cannot</b> be reached")
+        await tab.wait("!element('error').hidden && element('age').className === 'old'")
+        text = await tab.value("element('error').textContent")
+        assert text.startswith("Unknown since ")
+        assert text.endswith(" UTC: the store <b>cannot</b> be reached. The values below are old.")
+        assert await tab.value(READ)
+
+        source.error = None
+        await tab.wait("element('error').hidden && element('age').className === ''")
