@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
-Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). What is heavy (the AWS SDK, reactivex, pyspark)
-is imported when its name is first used, so that `import recordpublisher` stays fast.
+Everything a user needs stands here; `rp.spark` is there on access (extra `spark`). Each name is imported when it is first used:
+a command or a process of Spark waits only for what it needs.
 """
 
 from __future__ import annotations
@@ -11,44 +11,14 @@ import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .fetcher.alarms import Alarm, AlarmKind
-from .fetcher.checkpoints.state_store import StateStore
-from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
-from .fetcher.metric_types import MetricType, SinkMetric
-from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
-from .fetcher.sink import Checkpoint, Sink, SinkContext
-from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
-from .publishers.errors import (
-    ConfigurationError,
-    ConsumerError,
-    DataLossError,
-    DeserializationError,
-    ExpiredIteratorError,
-    FatalKinesisError,
-    FencedError,
-    ImpossibleStateError,
-    KinesisError,
-    OutageError,
-    PluginError,
-    RecordPublisherError,
-    ResourceInUseError,
-    ResourceNotFoundError,
-    RetriesExhaustedError,
-    SinkError,
-    StateError,
-    StoreUnavailableError,
-    StreamNotFoundError,
-    ThrottledError,
-    TransientError,
-)
-from .publishers.positions import PositionType, SequenceNumber, StartingPosition
-from .publishers.properties.properties import Properties, Property, UnknownPropertyWarning
-from .publishers.records import Record, RecordBatch, UserRecord
-from .publishers.shard_metrics import ShardMetrics
-from .publishers.shards import HashRange, Shard
-
 if TYPE_CHECKING:
     __version__: str
+    from .fetcher.alarms import Alarm, AlarmKind
+    from .fetcher.checkpoints.state_store import StateStore
+    from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
+    from .fetcher.metric_types import MetricType, SinkMetric
+    from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
+    from .fetcher.sink import Checkpoint, Sink, SinkContext
     from .plugins import spark as spark
     from .plugins.host.hookspecs import hookimpl
     from .plugins.metrics.export import export_metrics
@@ -63,31 +33,73 @@ if TYPE_CHECKING:
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
     from .plugins.stores.fenced_state_stores import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
+    from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+    from .publishers.errors import (
+        ConfigurationError,
+        ConsumerError,
+        DataLossError,
+        DeserializationError,
+        ExpiredIteratorError,
+        FatalKinesisError,
+        FencedError,
+        ImpossibleStateError,
+        KinesisError,
+        OutageError,
+        PluginError,
+        RecordPublisherError,
+        ResourceInUseError,
+        ResourceNotFoundError,
+        RetriesExhaustedError,
+        SinkError,
+        StateError,
+        StoreUnavailableError,
+        StreamNotFoundError,
+        ThrottledError,
+        TransientError,
+    )
+    from .publishers.positions import PositionType, SequenceNumber, StartingPosition
+    from .publishers.properties.properties import Properties, Property, UnknownPropertyWarning
     from .publishers.properties.settings import JobSettings, Settings
+    from .publishers.records import Record, RecordBatch, UserRecord
+    from .publishers.shard_metrics import ShardMetrics
+    from .publishers.shards import HashRange, Shard
 
-_LAZY = {
-    "DynamoDbStateStore": ".plugins.stores.fenced_state_stores",
-    "FileStateStore": ".plugins.stores.fenced_state_stores",
-    "S3StateStore": ".plugins.stores.fenced_state_stores",
-    "SqlStateStore": ".plugins.stores.fenced_state_stores",
-    "CallbackSink": ".plugins.sinks.callback",
-    "JsonlSink": ".plugins.sinks.files.jsonl",
-    "ParquetSink": ".plugins.sinks.files.parquet",
-    "SqlSink": ".plugins.sinks.sql",
-    "DataFetcher": ".plugins.runtime.data_fetcher",
-    "consume": ".plugins.runtime.streaming",
-    "stream": ".plugins.runtime.streaming",
-    "KinesisSink": ".plugins.sinks.kinesis",
-    "SinkStatistics": ".plugins.sinks.kinesis",
-    "FailedRecord": ".plugins.sinks.kinesis",
-    "MapSink": ".plugins.sinks.map",
-    "MemorySink": ".plugins.sinks.memory",
-    "ReactiveSink": ".plugins.sinks.reactive",
-    "hookimpl": ".plugins.host.hookspecs",
-    "export_metrics": ".plugins.metrics.export",
-    "JobSettings": ".publishers.properties.settings",
-    "Settings": ".publishers.properties.settings",
+_NAMES = {
+    ".fetcher.alarms": "Alarm AlarmKind",
+    ".fetcher.checkpoints.state_store": "StateStore",
+    ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
+    ".fetcher.metric_types": "MetricType SinkMetric",
+    ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
+    ".fetcher.sink": "Checkpoint Sink SinkContext",
+    ".plugins.host.hookspecs": "hookimpl",
+    ".plugins.metrics.export": "export_metrics",
+    ".plugins.runtime.data_fetcher": "DataFetcher",
+    ".plugins.runtime.streaming": "consume stream",
+    ".plugins.sinks.callback": "CallbackSink",
+    ".plugins.sinks.files.jsonl": "JsonlSink",
+    ".plugins.sinks.files.parquet": "ParquetSink",
+    ".plugins.sinks.kinesis": "FailedRecord KinesisSink SinkStatistics",
+    ".plugins.sinks.map": "MapSink",
+    ".plugins.sinks.memory": "MemorySink",
+    ".plugins.sinks.reactive": "ReactiveSink",
+    ".plugins.sinks.sql": "SqlSink",
+    ".plugins.stores.fenced_state_stores": "DynamoDbStateStore FileStateStore S3StateStore SqlStateStore",
+    ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
+    ".publishers.errors": (
+        "ConfigurationError ConsumerError DataLossError DeserializationError ExpiredIteratorError FatalKinesisError "
+        "FencedError ImpossibleStateError KinesisError OutageError PluginError RecordPublisherError ResourceInUseError "
+        "ResourceNotFoundError RetriesExhaustedError SinkError StateError StoreUnavailableError StreamNotFoundError "
+        "ThrottledError TransientError"
+    ),
+    ".publishers.positions": "PositionType SequenceNumber StartingPosition",
+    ".publishers.properties.properties": "Properties Property UnknownPropertyWarning",
+    ".publishers.properties.settings": "JobSettings Settings",
+    ".publishers.records": "Record RecordBatch UserRecord",
+    ".publishers.shard_metrics": "ShardMetrics",
+    ".publishers.shards": "HashRange Shard",
 }
+"""The public names of each module."""
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     # reading
@@ -175,7 +187,7 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import a heavy name when it is first used."""
+        """Import a name when it is first used."""
         value = _found(name)
         globals()[name] = value
         return value
@@ -186,9 +198,9 @@ def _found(name: str) -> Any:
         return _spark()
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version(__name__)
-    if name not in _LAZY:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    return getattr(importlib.import_module(_MODULE_OF[name], __name__), name)
 
 
 def _spark() -> ModuleType:

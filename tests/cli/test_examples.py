@@ -2,6 +2,10 @@
 
 import asyncio
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import typer
@@ -9,10 +13,11 @@ import typer
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
 from recordpublisher.publishers.positions import StartingPosition
 
-from processes.command_line import json_results
+from processes.command_line import json_results, process_environment, sdk_environment
 
 
 def examples():
@@ -23,7 +28,16 @@ def examples():
         yield from re.findall(r"(?m)^\s*(?:Example: )?(recordpublisher .+)$", one.help or "")
 
 
-EXAMPLES = [*examples()]
+INTERRUPTED = 130
+"""Of a command that was broken off, as shells say it."""
+UNTIL_STOPPED = ("dashboard", "demo", "local", "run", "tracker")
+ALL = [*examples()]
+EXAMPLES = [each for each in ALL if each.split()[1] not in UNTIL_STOPPED]
+RUNNING = [
+    pytest.param(each, marks=[pytest.mark.spark] if each.split()[1] == "demo" else [], id=each)
+    for each in ALL
+    if each not in EXAMPLES
+]
 SERVICE_COMMANDS = (
     "list",
     "describe",
@@ -35,8 +49,12 @@ SERVICE_COMMANDS = (
     "tail",
     "doctor",
     "lag",
+    "positions",
     "plugins",
 )
+
+
+JOB = "flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n"
 
 
 async def _store_a_state(folder):
@@ -51,7 +69,7 @@ def results(tmp_path_factory):
     """Exit code, stdout and stderr of each example. One process runs them all: most of its time it would load the SDK."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
-    (folder / "job.properties").write_text("flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n")
+    (folder / "job.properties").write_text(JOB)
     asyncio.run(_store_a_state(folder / "state"))
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
@@ -63,5 +81,40 @@ def test_an_example_runs(results, example):
     assert code == 0, out + errors
 
 
-def test_the_commands_that_reach_the_service_have_examples():
-    assert {example.split()[1] for example in EXAMPLES} >= set(SERVICE_COMMANDS)
+def wait_until_it_runs(name, process, folder):
+    """Return when a command that runs until it is stopped does what it is for, and a signal ends it in order."""
+    if name == "run":
+        while not list(folder.glob("rows/.recordpublisher/*")):  # of the opened sink
+            assert process.poll() is None
+            time.sleep(0.01)
+    else:
+        assert process.stderr.readline()
+
+
+@pytest.mark.parametrize("example", RUNNING)
+def test_an_example_runs_until_it_is_stopped(example, tmp_path):
+    (tmp_path / "job.properties").write_text(JOB)
+    (tmp_path / "token").write_text("0123456789abcdef")
+    _, name, *arguments = example.split()
+    with serve_in_thread(streams={"orders": 1}) as served:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "recordpublisher", name, *arguments],
+            cwd=tmp_path,
+            env=process_environment(**sdk_environment(served)),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            try:
+                wait_until_it_runs(name, process, tmp_path)
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+
+    assert process.returncode == (INTERRUPTED if name == "demo" else 0), errors
+    assert "Traceback" not in errors
+
+
+def test_every_command_has_an_example():
+    assert {example.split()[1] for example in ALL} >= {*SERVICE_COMMANDS, *UNTIL_STOPPED}

@@ -205,7 +205,7 @@ def test_systemd_accepts_the_unit(tmp_path):
 
 def test_each_recipe_waits_longer_than_a_job_drains():
     grace = [manifest["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] for manifest in MANIFESTS.values()]
-    page = (ROOT / "docs/how-to/deploy.md").read_text()
+    page = (ROOT / "docs/operate/deploy.md").read_text()
     (of_docker,) = re.findall(r"docker run --stop-timeout (\d+)", page)
 
     assert {*grace, int(SERVICE["TimeoutStopSec"]), int(of_docker)} == {90}

@@ -78,6 +78,10 @@ def test_the_dashboard_and_the_alert_rules_are_in_the_wheel(names):
     } <= names
 
 
+def test_the_page_of_the_dashboard_is_in_the_wheel(names):
+    assert {f"recordpublisher/plugins/dashboard/web/page.{kind}" for kind in ("html", "css", "js")} <= names
+
+
 def test_no_test_is_in_the_wheel(names):
     tests = [name for name in names if "/tests/" in name or "/test_" in name]
 

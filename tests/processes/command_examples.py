@@ -1,4 +1,4 @@
-"""Runs examples of the commands' help in this process, each against an endpoint of its own.
+"""Runs examples of the commands' help in this process, each against an endpoint of its own, and a DynamoDB simulated by moto.
 
 Stdin has the examples as a JSON list. For each it prints a line: exit code, stdout and stderr as a JSON list.
 """
@@ -8,10 +8,14 @@ import os
 import shlex
 import sys
 
+import boto3
+
 from recordpublisher.local import serve_in_thread
 
+from fakes.kcl.lease_table import lease_item
 from processes.command_line import sdk_environment
 from processes.commands_in_one_process import run
+from servers.moto_server import serve_moto
 
 
 def run_example(example: str) -> tuple[int, str, str]:
@@ -22,9 +26,27 @@ def run_example(example: str) -> tuple[int, str, str]:
         for number in range(10):
             served.call(stream.put, b'{"status":"failed"}', str(number))
         os.environ.update(sdk_environment(served))
-        return run(shlex.split(example)[1:])
+        at_once = ["--watch", "0"] if " kcl:" in example else []  # nobody renews a lease here
+        return run([*shlex.split(example)[1:], *at_once])
+
+
+def put_leases(dynamodb: str) -> None:
+    """Make the lease table `orders` of the KCL."""
+    access = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
+    client = boto3.client("dynamodb", endpoint_url=dynamodb, **access)
+    client.create_table(
+        TableName="orders",
+        KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    client.put_item(TableName="orders", Item=lease_item("shardId-000000000000"))
+    client.close()
 
 
 if __name__ == "__main__":
-    for given in json.load(sys.stdin):
-        print(json.dumps(run_example(given)), flush=True)
+    with serve_moto() as moto:
+        os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = moto
+        put_leases(moto)
+        for given in json.load(sys.stdin):
+            print(json.dumps(run_example(given)), flush=True)

@@ -5,15 +5,44 @@ from __future__ import annotations
 import logging
 import platform
 from importlib.metadata import version as installed_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .commands import demo, local, new_plugin, plugins, properties
-from .execution import Commands, show_warnings_in_one_line
-from .job_commands import doctor, lag, run, tracker
-from .stream_commands import consumers, create, describe, list_streams, put, reshard, tail
+from .execution import CommandGroup, show_warnings_in_one_line
+from .lazy_commands import LazyCommands
 from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
+
+COMMANDS = {
+    "demo": "commands.demo:demo",
+    "local": "commands.local:local",
+    "list": "stream_commands.list_streams:list_streams",
+    "describe": "stream_commands.describe:describe",
+    "create": "stream_commands.create:create",
+    "split": "stream_commands.reshard:split",
+    "merge": "stream_commands.reshard:merge",
+    "consumers": "stream_commands.consumers:consumers",
+    "put": "stream_commands.put:put",
+    "tail": "stream_commands.tail:tail",
+    "doctor": "job_commands.doctor:doctor",
+    "run": "job_commands.run:run",
+    "lag": "job_commands.lag:lag",
+    "dashboard": "job_commands.dashboard:dashboard",
+    "positions": "job_commands.positions:positions",
+    "tracker": "job_commands.tracker:tracker",
+    "plugins": "commands.plugins:plugins",
+    "new-plugin": "commands.new_plugin:new_plugin",
+    "properties": "commands.properties:properties",
+}
+"""Where each command is, `module:function`, in the order of the help."""
+
+
+class Commands(CommandGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": LazyCommands(COMMANDS)})
+
 
 app = typer.Typer(
     cls=Commands,
@@ -24,23 +53,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("local")(local.local)
-app.command("list")(list_streams.list_streams)
-app.command("describe")(describe.describe)
-app.command("create")(create.create)
-app.command("split")(reshard.split)
-app.command("merge")(reshard.merge)
-app.add_typer(consumers.consumers, name="consumers")
-app.command("put")(put.put)
-app.command("tail")(tail.tail)
-app.command("doctor")(doctor.doctor)
-app.command("run")(run.run)
-app.command("lag")(lag.lag)
-app.command("tracker")(tracker.tracker)
-app.command("plugins")(plugins.plugins)
-app.command("new-plugin")(new_plugin.new_plugin)
-app.command("properties")(properties.properties)
 
 
 def _print_version(given: bool) -> None:

@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
-from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError, TransientError
+from recordpublisher.publishers.retry import retry_listener
 
 from .log_format import logs_json
 
@@ -26,10 +27,14 @@ FAILED = 1
 BAD_CONFIGURATION = 2
 ALARM = 3
 PATIENCE_SECONDS = 5.0
+NOTICE_SECONDS = 2.0
+"""A command that retries for longer says what it waits for."""
+LONGEST_LINE = 1_000
+"""Characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
 
 
-class Commands(TyperGroup):
-    """The group of all commands."""
+class CommandGroup(TyperGroup):
+    """A group of commands whose errors are lines."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; turn what it raises into a line and an exit code."""
@@ -48,14 +53,16 @@ class Commands(TyperGroup):
 
 
 @contextmanager
-def arguments_as_options(*names: str) -> Iterator[None]:
-    """Name the option where the library's error names its argument: `--port` for `port`. Raises: ConfigurationError."""
+def arguments_as_options(*names: str, **renamed: str) -> Iterator[None]:
+    """Name the option where the library's error names its argument: `--port` for `port`, or for another option that is given as
+    `port="--other-port"`. Raises: ConfigurationError."""
+    options = {name: f"--{name}" for name in names} | renamed
     try:
         yield
     except ConfigurationError as error:
-        if error.key not in names:
+        if error.key not in options:
             raise
-        raise ConfigurationError(f"--{error.key}", error.value, error.valid, reason=error.reason) from error
+        raise ConfigurationError(options[error.key], error.value, error.valid, reason=error.reason) from error
 
 
 def exit_code(error: Exception) -> int:
@@ -69,14 +76,31 @@ def one_line(error: BaseException) -> str:
     """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    text = " ".join(str(error).split())
+    text = _shortened(" ".join(str(error).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return f"{type(error).__name__}: {text}"
 
 
-def print_error(line: str, level: int = logging.ERROR) -> None:
-    """Print one line on stderr, after the command's name; with `--log-format json` as a log entry of this level."""
+def _shortened(text: str) -> str:
+    """Without the middle of a long text: at its end is what to do."""
+    if len(text) <= LONGEST_LINE:
+        return text
+    return f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
+
+
+def print_error(line: str) -> None:
+    """Print one line about an error on stderr."""
+    _print_line(line, logging.ERROR)
+
+
+def print_note(line: str) -> None:
+    """Print one line on stderr about what the command does; it is no error."""
+    _print_line(line, logging.INFO)
+
+
+def _print_line(line: str, level: int) -> None:
+    """After the command's name; with `--log-format json` as a log entry of this level."""
     if logs_json():
         log.log(level, "%s", line)
     else:
@@ -94,7 +118,7 @@ def show_warnings_in_one_line() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        print_error(f"warning: {message}", logging.WARNING)
+        _print_line(f"warning: {message}", logging.WARNING)
 
     warnings.showwarning = show
 
@@ -117,7 +141,23 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     return asyncio.run(_run(work))
 
 
+class RetryNotice:
+    """Says once what a command waits for, if retries keep it waiting. Owns whether it has said so."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, error: TransientError, waited: float, left: float) -> None:
+        """A call failed; with the pause that follows it has `waited` seconds, and may wait for `left` more."""
+        if waited >= NOTICE_SECONDS and not self._said:
+            self._said = True
+            print_note(
+                f"{_shortened(str(error))}; trying again, with pauses of up to {left:.0f} s in all (Ctrl-C ends it)"
+            )
+
+
 async def _run(work: Coroutine[Any, Any, T]) -> T | None:
+    retry_listener.set(RetryNotice())
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     first: list[float] = []

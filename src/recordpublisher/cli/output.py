@@ -1,4 +1,4 @@
-"""What commands print on stdout: aligned columns, colours, times and JSON."""
+"""What commands print on stdout: aligned columns, colours, times, rates and JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import typer
+
+UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def styled(text: str, colour: str | None = None, bold: bool = False) -> str:
@@ -33,6 +35,26 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def time_text(time: datetime) -> str:
     """A time in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(ms: int | None) -> str:
+    """The largest unit that fits, with one decimal: `4.2 h`."""
+    if ms is None:
+        return "-"
+    for name, size in UNITS:
+        if abs(ms) >= size:
+            return f"{ms / size:.1f} {name}"
+    return "0" if ms == 0 else f"{ms} ms"
+
+
+def rate(per_second: float | None) -> str:
+    """A rate with thousands separated, below 10 with two digits; - where it is not known."""
+    return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
+
+
+def yes_no(flag: bool | None) -> str:
+    """`yes`, `no`, or - where it is not known."""
+    return "-" if flag is None else "yes" if flag else "no"
 
 
 def json_text(fields: Mapping[str, Any]) -> str:

@@ -25,7 +25,10 @@ def demo(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time."""
+    """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time.
+
+    Example: recordpublisher demo --seconds 60 --folder flights
+    """
     if publisher.upper() not in PUBLISHERS:
         raise ConfigurationError("--publisher", publisher, ", ".join(PUBLISHERS))
     if folder is not None and folder.exists():

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 
 consumers = typer.Typer(
-    help="List, register and deregister the consumers of enhanced fan-out.", no_args_is_help=True, rich_markup_mode=None
+    help="List, register and deregister the consumers of enhanced fan-out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 Name = Annotated[str, typer.Argument(help="The consumer's name.", metavar="NAME")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
 
-from ..execution import FAILED, print_error, run_until_signal
+from ..execution import FAILED, print_error, print_note, run_until_signal
 from ..line_records import PartitionKey, blocks_of_lines, partition_key
 from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
@@ -120,10 +119,7 @@ class Putting:
         def print_count() -> None:
             put, seconds = sink.metrics()["numRecordsOut"], self._clock.monotonic() - start
             failed = f", {self.failed:,} not put" if self.failed else ""
-            print_error(
-                f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}",
-                logging.INFO,
-            )
+            print_note(f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}")
 
         async def keep_printing() -> None:
             while True:

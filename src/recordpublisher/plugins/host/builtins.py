@@ -63,11 +63,12 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookimpl
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
-    """Bytes, UTF-8 text, JSON, Avro and Protobuf."""
+    """Bytes, UTF-8 text, JSON, Avro, Protobuf, and records of the Glue Schema Registry."""
     registry.add("bytes", f"{PROJECT}.consumer.deserialization:BytesDeserializer")
     registry.add("text", f"{PROJECT}.consumer.deserialization:TextDeserializer")
     registry.add("json", f"{PROJECT}.consumer.deserialization:JsonDeserializer")
     registry.add("avro", f"{PROJECT}.plugins.deserializers.avro:AvroDeserializer")
+    registry.add("glue", f"{PROJECT}.plugins.deserializers.glue:GlueDeserializer")
     registry.add("protobuf", f"{PROJECT}.plugins.deserializers.protobuf:ProtobufDeserializer")
 
 

@@ -393,6 +393,8 @@ class JobSettings(TypedDict, total=False):
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str
     """`flink.deserializer.avro.schema.file`: A file with the Avro schema of the records (`.avsc`)."""
+    deserializer_glue_endpoint: str
+    """`flink.deserializer.glue.endpoint`: Another endpoint of the Glue Schema Registry, for example of a VPC."""
     deserializer_protobuf_message: str
     """`flink.deserializer.protobuf.message`: The full name of the Protobuf message in each record, for example `shop.Order`."""
     deserializer_protobuf_descriptor_file: str
@@ -417,4 +419,4 @@ class Settings(JobSettings, total=False):
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str
-    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, or a plugin's name."""
+    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name."""

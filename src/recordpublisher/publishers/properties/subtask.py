@@ -59,7 +59,7 @@ CHECKPOINT_INTERVAL = integer(
 # values and time
 DESERIALIZER = text(
     "flink.deserializer",
-    "How a record becomes a value: bytes, text, json, avro, protobuf, or a plugin's name.",
+    "How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name.",
     "bytes",
     group="Values and time",
 )
@@ -213,6 +213,11 @@ AVRO_SCHEMA = text(
 )
 AVRO_SCHEMA_FILE = text(
     "flink.deserializer.avro.schema.file", "A file with the Avro schema of the records (`.avsc`).", group="Formats"
+)
+GLUE_ENDPOINT = text(
+    "flink.deserializer.glue.endpoint",
+    "Another endpoint of the Glue Schema Registry, for example of a VPC.",
+    group="Formats",
 )
 PROTOBUF_MESSAGE = text(
     "flink.deserializer.protobuf.message",

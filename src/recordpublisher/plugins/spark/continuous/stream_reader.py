@@ -23,7 +23,7 @@ from .wal_offset import WalOffset
 LOG = logging.getLogger("recordpublisher.spark")
 EXPERIMENTAL = (
     "mode=continuous is experimental: its options and its stored format may change without a migration. mode=batch is supported; "
-    "docs/spark-continuous.md says what is missing"
+    "docs/spark/continuous.md says what is missing"
 )
 
 
