@@ -11,10 +11,10 @@ SITE = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["pro
 
 
 def on_the_site(link: re.Match[str]) -> str:
-    """Pages of docs/ and of the top are pages of the site; pictures keep their names."""
+    """Pages of docs/ and of the top are pages of the site, a README the page of its folder; pictures keep their names."""
     path, anchor = link[1].removeprefix("docs/"), link[2] or ""
     if path.endswith(".md"):
-        path = f"{path.removesuffix('.md').removesuffix('README').lower()}/".lstrip("/")
+        path = f"{path.removesuffix('.md').lower()}/".removesuffix("readme/")
     return f"]({SITE}{path}{anchor})"
 
 

@@ -38,10 +38,11 @@ def test_the_description_renders_and_none_of_its_links_is_relative(metadata):
 def test_links_lead_to_pages_and_pictures_of_the_site(metadata):
     links = set(re.findall(rf"\]\({SITE}([^)#]*)", metadata.get_payload()))
     documents = {str(file.relative_to(ROOT / "docs").with_suffix("")) for file in (ROOT / "docs").rglob("*.md")}
-    pages = {f"{name}/" for name in documents} | {f"{file.stem.lower()}/" for file in ROOT.glob("*.md")} | {""}
+    pages = {f"{name}/".removesuffix("README/") for name in documents}
+    pages |= {f"{file.stem.lower()}/" for file in ROOT.glob("*.md")}
     pictures = {str(file.relative_to(ROOT / "docs")) for file in (ROOT / "docs/images").iterdir()}
 
-    assert {"", "contributing/", "quick-start/script/", "images/demo.svg"} <= links
+    assert {"", "contributing/", "migrate/", "quick-start/script/", "images/demo.svg"} <= links
     assert links - pages - pictures == set()
 
 
