@@ -79,10 +79,12 @@ FURTHER = {
 
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
-    made = {f"{area}.md": _area_page(area) for area in AREAS}
+    made = {f"python/{area}.md": _area_page(area) for area in AREAS}
     return made | {
         "command-line.md": _command_line_page(),
         "conformance.md": _conformance_page(),
+        "iam-policies.md": _page_of("docs/iam_policies.py").page(),
+        "error-messages.md": _page_of("docs/error_messages.py").page(),
         "metrics.md": _metrics_page(),
         "spark-options.md": _spark_options_page(),
         "troubleshooting.md": _page_of("docs/troubleshooting.py").page(),
@@ -107,7 +109,7 @@ def _area_page(area: str) -> str:
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""
-SETTINGS_WORDS = """A keyword is a key of the [properties](properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
+SETTINGS_WORDS = """A keyword is a key of the [properties](../properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
 page names a shorter one. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
 
 
@@ -264,10 +266,10 @@ not vanish.
 
 Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of
 the job. Names are Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a
-job](../how-to/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark.md).
+job](../operate/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark/README.md).
 
 Prometheus gets the same values in seconds and bytes, with the labels `subtask`, and `stream` and `shard` for a shard. A text becomes
-a label of a metric that is always 1. See [Export metrics](../how-to/export-metrics.md)."""
+a label of a metric that is always 1. See [Export metrics](../operate/export-metrics.md)."""
 
 
 def _spark_options_page() -> str:
@@ -296,8 +298,8 @@ another spelling of it, both must have the same value. An endpoint of AWS also s
 
 Where a default of theirs means something else than ours, ours holds, and a warning names both.
 
-How to move a job: [from awslabs](../how-to/migrate-from-awslabs.md), [from qubole](../how-to/migrate-from-qubole.md),
-[from Databricks](../how-to/migrate-from-databricks.md)."""
+How to move a job: [from awslabs](../migrate/from-awslabs.md), [from qubole](../migrate/from-qubole.md),
+[from Databricks](../migrate/from-databricks.md)."""
 
 
 def _command_line_page() -> str:

@@ -23,7 +23,7 @@ def stage(build: Path = BUILD) -> None:
         place = pages / place_of(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            place.write_text(_with_links_of_the_site(source, pages), encoding="utf-8")
+            place.write_text(with_links_of_the_site(source, pages), encoding="utf-8")
         else:
             shutil.copy(source, place)
     settings = (DOCS / "zensical.toml").read_text(encoding="utf-8")
@@ -64,9 +64,15 @@ def place_of(source: Path) -> Path:
     return inside.with_name("index.md") if inside.name == "README.md" else inside
 
 
-def _with_links_of_the_site(page: Path, target: Path) -> str:
+def with_links_of_the_site(page: Path, target: Path) -> str:
+    """The text of a page with its links as they are on the site; a file that is no page is copied into `files` there."""
+
     def link(found: re.Match[str]) -> str:
         source = (page.parent / found[1]).resolve()
+        if source.is_dir():
+            raise ValueError(
+                f"{page}: the link '{found[1]}' leads to a folder; valid: a file, for example its README.md"
+            )
         place = place_of(source)
         if place.parts[0] == "files":
             (target / "files").mkdir(parents=True, exist_ok=True)

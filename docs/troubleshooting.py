@@ -70,7 +70,7 @@ CAUSES = {
     "DataLossError": (
         "The job was away, or slow, for longer than the stream keeps its records.",
         "`flink.state.dataloss` = `CONTINUE` goes on with the oldest record there is. Raise the stream's retention, and watch "
-        "the [lag](../how-to/watch-a-job.md).",
+        "the [lag](../operate/watch-a-job.md).",
     ),
     "FencedError": (
         "A newer start of the same job has taken over.",
@@ -118,7 +118,7 @@ subtasks (`--parallelism`), or call a function for many records [at a time](../h
 ### ... Spark says DATA_SOURCE_NOT_FOUND
 
 The Python of the driver or of the workers does not have the package: see [run a job on
-Spark](../how-to/run-on-spark.md)."""
+Spark](../spark/run-a-job.md)."""
 
 
 def page() -> str:
@@ -126,7 +126,8 @@ def page() -> str:
     parts = [
         "# Troubleshooting",
         "Written by `make docs`: change `docs/troubleshooting.py`, not this page.",
-        "Find the name of the error, or the code that its message shows. "
+        "Find the name of the error, or the code that its message shows; the text itself is among the "
+        "[error messages](error-messages.md). "
         "`recordpublisher doctor job.properties` finds most of them before a job starts.",
         SYMPTOMS,
         "## Errors",

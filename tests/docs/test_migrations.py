@@ -22,7 +22,7 @@ def _stream(monkeypatch):
 
 @pytest.mark.parametrize("client", PROGRAMS)
 def test_the_new_program_reads_the_stream(client, tmp_path):
-    assert run_page(ROOT / f"docs/how-to/migrate-from-{client}.md", tmp_path, {}) == PROGRAMS[client]
+    assert run_page(ROOT / f"docs/migrate/from-{client}.md", tmp_path, {}) == PROGRAMS[client]
 
 
 def test_the_program_of_the_readme_prints_every_record(tmp_path):

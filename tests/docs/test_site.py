@@ -12,7 +12,8 @@ import pytest
 
 from processes.command_line import ROOT
 
-stage = runpy.run_path(str(ROOT / "docs/stage_site.py"))["stage"]
+STAGE_SITE = runpy.run_path(str(ROOT / "docs/stage_site.py"))
+stage = STAGE_SITE["stage"]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,15 @@ def test_links_lead_to_staged_files(folder):
     for page in (folder / "build/pages").rglob("*.md"):
         for target in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_a_link_to_a_folder_is_an_error_that_names_page_and_link(tmp_path):
+    (tmp_path / "examples").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text("See [examples](examples/).")
+
+    with pytest.raises(ValueError, match=r"page\.md: the link 'examples/' leads to a folder"):
+        STAGE_SITE["with_links_of_the_site"](page, tmp_path / "site")
 
 
 def test_the_generators_of_pages_are_not_published(folder):

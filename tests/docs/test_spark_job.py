@@ -15,7 +15,7 @@ from recordpublisher.local import serve_in_thread
 from processes.command_line import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2700)]
-JOB = ROOT / "docs/how-to/spark_job.py"
+JOB = ROOT / "docs/spark/spark_job.py"
 MINUTE = 60_000
 EPOCH = 1_700_000_040_000
 """A whole minute."""

@@ -19,7 +19,7 @@ from processes.tracker_clients import TOKEN, running_job, wait_until
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None and os.environ.get("CI") != "true", reason="openssl is missing"
 )
-PAGE = ROOT / "docs/how-to/align-over-processes.md"
+PAGE = ROOT / "docs/operate/align-over-processes.md"
 
 
 def make_certificates(folder):

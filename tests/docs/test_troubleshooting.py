@@ -1,13 +1,21 @@
-"""Every error has a heading on the page of troubleshooting, to which a search for its name leads."""
+"""The class, the code and the text of an error that a user sees lead to a page that says what to do."""
 
 import re
+import runpy
+
+import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.publishers.kinesis.error_mapping import HINTS
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 
 from processes.command_line import ROOT
 
 HEADINGS = re.findall(r"^### (\w+)$", (ROOT / "docs/reference/troubleshooting.md").read_text(), re.MULTILINE)
+MESSAGES = (ROOT / "docs/reference/error-messages.md").read_text()
+GENERATOR = runpy.run_path(str(ROOT / "docs/error_messages.py"))
 
 
 def test_every_error_class_has_a_heading():
@@ -22,3 +30,67 @@ def test_every_code_with_a_remedy_has_a_heading():
 
 def test_no_heading_is_there_twice():
     assert sorted(set(HEADINGS)) == sorted(HEADINGS)
+
+
+def headings_with(message: str) -> list[str]:
+    """The headings below which the page has the text of a message; `…` stands for anything."""
+    return [
+        section.splitlines()[0]
+        for section in MESSAGES.split("\n## ")[1:]
+        for text in re.findall(r"</a>`(.*)`", section)
+        if re.fullmatch(".*".join(map(re.escape, text.split("…"))), message)
+    ]
+
+
+def unreadable_snapshot() -> None:
+    merge_snapshots([{"version": 99, "shards": {}}])
+
+
+def wrong_value() -> None:
+    Properties({SHARD_ASSIGNMENT.key: "SOMETIMES"}).value(SHARD_ASSIGNMENT)
+
+
+def missing_stream() -> None:
+    raise rp.StreamNotFoundError("orders", ["clicks"])
+
+
+def denied_call() -> None:
+    raise rp.FatalKinesisError("GetRecords", "AccessDeniedException", "not authorized")
+
+
+def bad_record() -> None:
+    raise rp.DeserializationError("orders", "shardId-0", "49", "it is no JSON")
+
+
+@pytest.mark.parametrize(
+    ("fail", "heading"),
+    [
+        (unreadable_snapshot, "The stored state"),
+        (wrong_value, "A setting is wrong or missing"),
+        (missing_stream, "A stream does not exist"),
+        (denied_call, "A call failed"),
+        (bad_record, "A record cannot be deserialised"),
+    ],
+)
+def test_a_message_is_found_by_its_text(fail, heading):
+    with pytest.raises(rp.RecordPublisherError) as raised:
+        fail()
+
+    assert heading in headings_with(str(raised.value)), raised.value
+
+
+def test_every_anchor_is_there_once():
+    anchors = re.findall(r'<a id="([^"]+)">', MESSAGES)
+
+    assert len(anchors) > 100
+    assert sorted(set(anchors)) == sorted(anchors)
+
+
+def test_every_class_of_errors_that_the_code_raises_has_a_subject():
+    of_subjects = {error for subject in GENERATOR["SUBJECTS"] for error in subject.errors}
+
+    assert of_subjects == GENERATOR["OWN"]
+
+
+def test_every_subject_has_messages():
+    assert set(GENERATOR["messages"]().values()) == set(GENERATOR["SUBJECTS"])

@@ -1,4 +1,4 @@
-"""Orders per minute and key, from Kinesis into Parquet, every batch written once. See run-on-spark.md.
+"""Orders per minute and key, from Kinesis into Parquet, every batch written once. See run-a-job.md.
 
 python spark_job.py job.properties out          # until it is stopped
 python spark_job.py job.properties out --now    # reads what the streams have now, then ends

@@ -1,0 +1,257 @@
+"""The page of error messages: the constant text of each error that the code makes, with an anchor, by subject. Run by `make docs`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import recordpublisher as rp
+
+PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
+LEFT_OUT = ("local/", "demo/", "testing/", "cli/doctor/", "publishers/errors.py")
+"""The embedded endpoint sends the service's codes; each line of the doctor says itself what to do."""
+OWN = {name for name in rp.__all__ if name.endswith("Error")} - {"ConfigurationError"}
+WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisError)}
+LONGEST = 110
+VARIES = "…"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Messages with one cause and one remedy: those of `errors` that are made below `paths`."""
+
+    title: str
+    cause: str
+    remedy: str
+    errors: frozenset[str]
+    paths: tuple[str, ...] = ("",)
+    further: tuple[str, ...] = ()
+    """Messages that the class of the error itself makes."""
+
+
+def _subject(title: str, cause: str, remedy: str, errors: str, *paths: str, further: tuple[str, ...] = ()) -> Subject:
+    return Subject(title, cause, remedy, frozenset(errors.split()), paths or ("",), further)
+
+
+SUBJECTS = (
+    _subject(
+        "A stream does not exist",
+        "No stream has this name in this account and region.",
+        "Check the name, `aws.region` and the account. `recordpublisher list` shows the streams.",
+        "StreamNotFoundError ResourceNotFoundError",
+        further=("stream '…' does not exist; existing streams: …",),
+    ),
+    _subject(
+        "Fan-out consumers",
+        "The consumer was deregistered, is used by another job, or the stream has no room for one more.",
+        "Give each job its own `flink.stream.efo.consumername`. `recordpublisher consumers list STREAM` shows those that are "
+        "registered, and `recordpublisher consumers deregister` removes one.",
+        "ConsumerError",
+    ),
+    _subject(
+        "A call failed",
+        "The service, the network or a proxy did not give the answer that is documented. Transient errors are retried; you see them "
+        "in logs, and as the cause of the last error.",
+        "Find the code after `failed with` on the page [troubleshooting](troubleshooting.md#codes-of-the-service), or here. Then "
+        "start the job again: it goes on at its last checkpoint.",
+        "TransientError ThrottledError FatalKinesisError ResourceInUseError ExpiredIteratorError KinesisError RetriesExhaustedError "
+        "OutageError",
+        further=("… failed with …: …",),
+    ),
+    _subject(
+        "Records were lost before they were read",
+        "The job was away, or slow, for longer than the stream keeps its records.",
+        "`flink.state.dataloss` = `CONTINUE` goes on with the oldest record there is. Increase the stream's retention.",
+        "DataLossError",
+    ),
+    _subject(
+        "A record cannot be deserialised",
+        "The record is not what `flink.deserializer` expects.",
+        "`flink.deserializer.error` = `SKIP` counts and skips such records, `DEAD_LETTER` writes them to another sink.",
+        "DeserializationError",
+        further=("record … of … cannot be deserialised: …",),
+    ),
+    _subject(
+        "A newer start has taken over",
+        "Another process was started for the same job, or other processes of a group hold the shards now.",
+        "Nothing, if you replaced the process. Otherwise give each job its own `flink.job.name` or place of state.",
+        "FencedError",
+    ),
+    _subject(
+        "The store does not answer",
+        "S3, DynamoDB, the database or the folder of the state did not answer, or refused again and again.",
+        "Check that it is reachable and that its [rights](iam-policies.md) are there; then start the job again.",
+        "StoreUnavailableError",
+        further=(
+            "the folder … cannot be used: …",
+            "… at … failed with …: …",
+            "… at … failed: …",
+            "the response of … at … is not as documented: …",
+        ),
+    ),
+    _subject(
+        "Positions of the KCL",
+        "The lease table and the job do not fit, or one of the two is running.",
+        "Stop what the message names. [Take the checkpoints over](../migrate/from-kcl.md#take-the-checkpoints-over) lists what the "
+        "command refuses, and what `--force` is for.",
+        "StateError",
+        "plugins/positions/",
+        "cli/job_commands/positions.py",
+    ),
+    _subject(
+        "Processes that share the shards (ELASTIC)",
+        "A document of the group is damaged, was written by another version, or the processes do not read the same streams.",
+        "Start all processes of the group with the same properties and the same version. A group whose documents are damaged needs "
+        "another `flink.job.name`; it begins at `flink.stream.initpos`.",
+        "StateError",
+        "fetcher/elastic/",
+        "fetcher/leases/",
+    ),
+    _subject(
+        "Checkpoint and metadata of a Spark query",
+        "`checkpointLocation` and `metadataLocation` are not those that the query began with, or one of them was deleted or was "
+        "written by another version or mode.",
+        "Give the query both places that it began with. To begin anew, give it two new ones.",
+        "StateError",
+        "plugins/spark/",
+    ),
+    _subject(
+        "The stored state",
+        "The state is missing, damaged, of another version, or of a job with other settings.",
+        "Check `flink.state.uri` and `flink.job.name`. Use the version of the library that wrote it, or give the job another name: it "
+        "then begins at `flink.stream.initpos`.",
+        "StateError",
+    ),
+    _subject(
+        "Your function, observer or callback failed",
+        "Your own code raised an error, or returned what the sink cannot use.",
+        "Look at the cause in the traceback. [Call a function for each record](../how-to/handle-each-record.md) shows what a function "
+        "may return, and what happens to records that fail.",
+        "SinkError",
+        "plugins/sinks/map/",
+        "plugins/sinks/reactive.py",
+        "plugins/spark/push/",
+    ),
+    _subject(
+        "A sink cannot write",
+        "The database, the folder or the stream refused a record, or may have lost a write.",
+        "Mend what the message names, and start the job again: it goes on at its last checkpoint. A message with `flush` means that "
+        "the sink writes only at checkpoints: let `DataFetcher` call it.",
+        "SinkError",
+    ),
+    _subject(
+        "Plugins",
+        "A package with an entry point `recordpublisher` cannot be used, or two packages register one name.",
+        "`recordpublisher plugins` lists them. Repair or uninstall the package that the message names.",
+        "PluginError",
+    ),
+    _subject(
+        "Commands",
+        "A command could not do what it was asked for.",
+        "The message says what is wrong; `--help` of the command shows an example.",
+        "RecordPublisherError",
+    ),
+    _subject(
+        "A mistake in the library",
+        "A mistake in this library, in a plugin, or in a server that is not Kinesis.",
+        "Report it with the whole traceback. The job can be started again: its state is that of the last checkpoint.",
+        "ImpossibleStateError",
+    ),
+)
+"""The first one that fits has the message."""
+
+SETTINGS = """## A setting is wrong or missing
+
+**What it means.** Every `ConfigurationError` has this form. It names the key, its value, often the reason, and what is valid.
+
+**What to do.** Set what is valid. `recordpublisher properties WORD` and the page [properties](properties.md) list all properties;
+`--help` of a command lists its options. A *setting* is an argument of a function, or an option of Spark.
+
+- <a id="property-is-not-set"></a>`property '…' is not set; valid: …`
+- <a id="property-has-the-value"></a>`property '…' has the value …; valid: …`
+- <a id="option-is-not-set"></a>`option '…' is not set; valid: …`
+- <a id="option-has-the-value"></a>`option '…' has the value …; valid: …`
+- <a id="setting-is-not-set"></a>`setting '…' is not set; valid: …`
+- <a id="setting-has-the-value"></a>`setting '…' has the value …; valid: …`"""
+
+
+def messages() -> dict[str, Subject]:
+    """Every message by its constant text; `…` stands for what varies."""
+    found = {text: subject for subject in SUBJECTS for text in subject.further}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        path = file.relative_to(PACKAGE).as_posix()
+        if not path.startswith(LEFT_OUT):
+            found |= {text: subject_of(error, path) for error, text in _made_in(file)}
+    return found
+
+
+def subject_of(error: str, path: str) -> Subject:
+    """The subject of the messages of an error class that are made in a file."""
+    return next(each for each in SUBJECTS if error in each.errors and path.startswith(each.paths))
+
+
+def _made_in(file: Path) -> Iterator[tuple[str, str]]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name in OWN and node.args:
+            text = _with_code(node.args, tree) if name in WITH_CODE else _constant_text(node.args[0], tree)
+            if re.search(r"\w", text):  # without a word of its own it hands another message on
+                yield name, _shortened(text)
+
+
+def _with_code(arguments: list[ast.expr], tree: ast.Module) -> str:
+    """An error of a call with a code of ours; the service's codes are on another page."""
+    code = arguments[1] if len(arguments) > 1 else None
+    return f"{VARIES} failed with {code.value}: {VARIES}" if isinstance(code, ast.Constant) else ""
+
+
+def _constant_text(node: ast.expr, tree: ast.Module) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else VARIES for part in node.values)
+    if isinstance(node, ast.BinOp):
+        return _constant_text(node.left, tree) + _constant_text(node.right, tree)
+    if isinstance(node, ast.Call):  # of a function of the same file that writes the message
+        written = [
+            each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == ast.unparse(node.func)
+        ]
+        last = written[0].body[-1] if written else None
+        if isinstance(last, ast.Return) and last.value is not None:
+            return _constant_text(last.value, tree)
+    return VARIES
+
+
+def _shortened(text: str) -> str:
+    text = re.sub(rf"{VARIES}[{VARIES} ]*{VARIES}", VARIES, " ".join(text.replace("`", "").split()))
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0].rstrip(VARIES + " :;,") + f" {VARIES}"
+
+
+def anchor_of(text: str) -> str:
+    """The words of a message, as a link to it has them."""
+    return "-".join(re.findall(r"\w+", text.lower()))
+
+
+def page() -> str:
+    """The whole page."""
+    found = messages()
+    parts = [
+        "# Error messages",
+        "Written by `make docs` from the code: change `docs/error_messages.py`, not this page.",
+        "Search this page for a few words of the message. `…` stands for what varies: a name, a number, a cause. Long messages are "
+        "cut. For the class of an error, a code of the service, or a job that reads nothing, see [troubleshooting](troubleshooting.md).",
+        SETTINGS,
+    ]
+    for subject in SUBJECTS:
+        lines = [f'- <a id="{anchor_of(text)}"></a>`{text}`' for text in sorted(found) if found[text] == subject]
+        parts += [
+            f"## {subject.title}",
+            f"**What it means.** {subject.cause}",
+            f"**What to do.** {subject.remedy}",
+            "\n".join(lines),
+        ]
+    return "\n\n".join(parts) + "\n"
