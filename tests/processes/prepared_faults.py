@@ -62,10 +62,6 @@ def region_that_is_none(scene):
     return {"aws.region": "mars", "aws.endpoint": None}
 
 
-def region_of_another_arn(scene):
-    return {"flink.streams": ARN, "aws.region": "eu-west-1", "aws.endpoint": None}
-
-
 def expired_token(scene):
     scene.served.call(scene.served.endpoint.faults.fail_next, "ListShards", "ExpiredTokenException", 9)
     return {}
@@ -237,7 +233,6 @@ def java_that_is_missing(scene):
 
 PREPARED = {
     "A region that does not exist": region_that_is_none,
-    "Another region than that of the stream's ARN": region_of_another_arn,
     "An expired session token": expired_token,
     "No right to `GetShardIterator`": denied("GetShardIterator", {}),
     "No right to `GetRecords`": denied("GetRecords", {}),

@@ -3,7 +3,14 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.stream_arns import ConsumerArn, region_of_arn, stream_name
+from recordpublisher.publishers.stream_arns import (
+    ConsumerArn,
+    account_of_arn,
+    arn_of,
+    has_own_name,
+    region_of_arn,
+    stream_name,
+)
 
 STREAM = "arn:aws-cn:kinesis:cn-north-1:123456789012:stream/a.b-c_d"
 
@@ -14,8 +21,20 @@ def test_a_stream_given_by_name_or_arn_has_the_same_name():
     assert stream_name("a.b-c_d") == stream_name(STREAM) == "a.b-c_d"
 
 
-def test_a_stream_arn_contains_the_region():
-    assert region_of_arn(STREAM) == "cn-north-1"
+def test_a_stream_given_with_a_name_of_its_own_has_that_name():
+    given = f"china={STREAM}"
+    assert (stream_name(given), arn_of(given)) == ("china", STREAM)
+    assert has_own_name(given)
+    assert not has_own_name(STREAM)
+
+
+def test_a_stream_given_by_name_has_no_arn():
+    assert arn_of("a.b-c_d") is None
+    assert arn_of(STREAM) == STREAM
+
+
+def test_a_stream_arn_contains_region_and_account():
+    assert (region_of_arn(STREAM), account_of_arn(STREAM)) == ("cn-north-1", "123456789012")
 
 
 def test_c2_an_arn_of_another_resource_is_a_configuration_error():

@@ -1,4 +1,8 @@
-"""Names and ARNs of streams, and the ARNs of their fan-out consumers."""
+"""Names and ARNs of streams, and the ARNs of their fan-out consumers.
+
+A job is given its streams as names, as ARNs, or as NAME=ARN: a name of its own for one of two streams that have the same name in
+different regions or accounts. Records, state and metrics carry that name.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,50 @@ from dataclasses import dataclass
 
 from .errors import ConfigurationError
 
-_STREAM_ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):[^:]*:stream/[^/]+$")
+_STREAM_ARN = re.compile(r"arn:[^:]+:kinesis:(?P<region>[^:]+):(?P<account>[^:]*):stream/[^/]+$")
+_OWN_NAME = re.compile(r"(?P<name>[a-zA-Z0-9_.-]{1,128})=(?P<arn>arn:.+)")
 _CONSUMER_ARN = re.compile(
     r"(?P<stream_arn>arn:[^:]+:kinesis:[^:]*:[^:]*:stream/(?P<stream>[^/:]+))/consumer/(?P<name>[^/:]+)(:\d+)?"
 )
 
 
-def is_arn(stream: str) -> bool:
-    """Whether a stream was given as an ARN."""
-    return stream.startswith("arn:")
+def arn_of(stream: str) -> str | None:
+    """The ARN of a stream that was given as ARN or NAME=ARN; None for one that was given by its name."""
+    named = _OWN_NAME.fullmatch(stream)
+    if named is not None:
+        return named["arn"]
+    return stream if stream.startswith("arn:") else None
+
+
+def has_own_name(stream: str) -> bool:
+    """Whether a stream was given as NAME=ARN."""
+    return _OWN_NAME.fullmatch(stream) is not None
 
 
 def stream_name(stream: str) -> str:
-    """The name of a stream that was given by name or ARN. An ARN is not checked: a publisher may read something else than Kinesis."""
-    return stream.rpartition("/")[2]
+    """The name of a stream that was given by name, ARN or NAME=ARN.
+
+    An ARN is not checked: a publisher may read something else than Kinesis.
+    """
+    named = _OWN_NAME.fullmatch(stream)
+    return stream.rpartition("/")[2] if named is None else named["name"]
 
 
 def region_of_arn(arn: str) -> str:
     """The region in the ARN of a Kinesis stream. Raises: ConfigurationError when it is not the ARN of a Kinesis stream."""
+    return _parts_of(arn)["region"]
+
+
+def account_of_arn(arn: str) -> str:
+    """The account id in the ARN of a Kinesis stream. Raises: ConfigurationError when it is not the ARN of a Kinesis stream."""
+    return _parts_of(arn)["account"]
+
+
+def _parts_of(arn: str) -> re.Match[str]:
     found = _STREAM_ARN.match(arn)
     if found is None:
         raise ConfigurationError("stream", arn, "a stream name, or arn:aws:kinesis:REGION:ACCOUNT:stream/NAME")
-    return found["region"]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
-"""Several streams in one job, by name and by ARN, over real sockets."""
+"""Several streams in one job, by name and by ARN, of several regions, over real sockets."""
 
 from collections import Counter
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.local import serve_in_thread
+from recordpublisher.local import LocalKinesis, serve_in_thread
+
+REGIONS = ("eu-west-1", "us-east-1")
+KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
 
 
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
@@ -37,3 +40,45 @@ def test_a_stream_of_another_account_is_looked_up_by_its_arn():
         given = {**server.endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
         with pytest.raises(rp.StreamNotFoundError, match="999999999999"):
             list(rp.consume([other], given, stop_at_tip=True))
+
+
+async def read_two_regions(names, publisher, expected):
+    sink = rp.MemorySink()
+    async with LocalKinesis(region=REGIONS[0]) as eu, LocalKinesis(region=REGIONS[1]) as us:
+        streams, properties = [], dict(KEYS)
+        for region, endpoint, name in zip(REGIONS, (eu, us), names, strict=True):
+            stream = endpoint.create_stream("orders", 2)
+            for number in range(4):
+                stream.put(f"{region} {number}".encode(), f"key-{number}")
+            streams.append(f"{name}{stream.arn}")
+            properties[f"aws.endpoint.{region}"] = endpoint.url
+        properties |= {"flink.stream.initpos": "TRIM_HORIZON", **publisher}
+        async with rp.DataFetcher(streams, properties, sink=sink) as fetcher:
+            await fetcher.run_bounded(max_records=expected, max_time=60)
+            state = fetcher.snapshot()
+    return sink, state
+
+
+@pytest.mark.parametrize(
+    "publisher",
+    [{}, {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}],
+    ids=["polling", "fan-out"],
+)
+async def test_streams_of_one_name_in_two_regions_are_read_under_names_of_their_own(publisher):
+    sink, state = await read_two_regions(("eu=", "us="), publisher, 8)
+
+    found = sorted((record.stream, record.data.decode()) for record in sink.records)
+    assert found == sorted((region[:2], f"{region} {number}") for region in REGIONS for number in range(4))
+    assert {key.partition("/")[0] for key in state["shards"]} == {"eu", "us"}
+
+
+async def test_two_streams_of_one_name_need_names_of_their_own():
+    with pytest.raises(rp.ConfigurationError, match="a name of its own"):
+        await read_two_regions(("", ""), {}, 8)
+
+
+@pytest.mark.parametrize("registration", ["EAGER", "NONE"])
+async def test_fan_out_registers_a_stream_with_a_name_of_its_own_lazily_only(registration):
+    fan_out = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "job"}
+    with pytest.raises(rp.ConfigurationError, match=r"efo\.registration.*LAZY"):
+        await read_two_regions(("eu=", "us="), fan_out | {"flink.stream.efo.registration": registration}, 8)

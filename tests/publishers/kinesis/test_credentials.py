@@ -131,6 +131,33 @@ async def test_a_role_is_assumed_with_the_basic_keys_once():
     assert (sent["RoleArn"], sent["ExternalId"], sent["RoleSessionName"]) == (role[".role.arn"], "ext", "mine")
 
 
+@pytest.mark.parametrize("of", ["theirs", "210987654321"], ids=["by name", "by account"])
+async def test_the_role_of_a_stream_signs_the_calls_about_it_and_no_others(of):
+    ours, theirs = (
+        f"arn:aws:kinesis:eu-west-1:{account}:stream/{name}"
+        for name, account in (("ours", "123456789012"), ("theirs", "210987654321"))
+    )
+    given = {
+        ".basic.accesskeyid": "BASICKEY",
+        ".basic.secretkey": "s",
+        f".role.arn.{of}": "arn:aws:iam::210987654321:role/r",
+    }
+    async with service() as stub:
+        given[".role.stsendpoint"] = stub.url
+        properties = {"aws.endpoint": stub.url} | {f"{PREFIX}{key}": value for key, value in given.items()}
+        async with KinesisClient(Properties(properties), [ours, theirs]) as client:
+            for stream in (ours, theirs, "theirs"):
+                await client.list_shards(stream)
+    assert stub.signed_by == ["BASICKEY", "ROLEKEY", "ROLEKEY"]
+    assert [sent["RoleArn"] for sent in stub.sts_requests] == ["arn:aws:iam::210987654321:role/r"]
+
+
+def test_c2_a_role_for_a_stream_that_is_given_by_name_is_an_error():
+    role = {f"{PREFIX}.role.arn.orders": "arn:aws:iam::210987654321:role/r"}
+    with pytest.raises(ConfigurationError, match=r"role\.arn\.orders.*given by its ARN"):
+        KinesisClient(Properties({"aws.region": "eu-west-1", **role}), ["orders"])
+
+
 async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
     (tmp_path / "token").write_text("the-token")
     role = {".role.arn": "arn:aws:iam::123456789012:role/reader", ".webidentitytoken.file": str(tmp_path / "token")}

@@ -53,9 +53,22 @@ def test_with_an_endpoint_no_region_is_needed():
     assert region_of(Properties({"aws.endpoint": "http://127.0.0.1:1"}))
 
 
-def test_c2_a_stream_of_another_region_is_an_error():
-    with pytest.raises(ConfigurationError, match=r"aws\.region.*us-east-1.*eu-west-1"):
-        region_of(Properties({"aws.region": "us-east-1"}), [ARN])
+def test_with_arns_of_several_regions_the_environment_decides_for_names(monkeypatch):
+    other = ARN.replace("eu-west-1", "ap-south-1")
+    assert region_of(Properties({}), [ARN, other]) == "ap-south-1"
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    assert region_of(Properties({}), [ARN, other, "clicks"]) == "us-west-2"
+
+
+def test_the_endpoint_of_a_region_comes_first():
+    given = Properties({"aws.endpoint": "http://all:1", "aws.endpoint.eu-west-1": "http://one:2"})
+    assert endpoint_of(given, "eu-west-1") == "http://one:2"
+    assert endpoint_of(given, "us-east-1") == "http://all:1"
+
+
+def test_c2_the_endpoint_of_a_region_must_be_an_http_url():
+    with pytest.raises(ConfigurationError, match=r"aws\.endpoint\.eu-west-1.*nowhere"):
+        endpoint_of(Properties({"aws.endpoint.eu-west-1": "nowhere"}), "eu-west-1")
 
 
 def test_c2_an_arn_of_another_resource_is_an_error():

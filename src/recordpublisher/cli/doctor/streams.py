@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, R
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import is_arn
+from recordpublisher.publishers.stream_arns import arn_of
 
 from .distribution import check_distribution
 from .findings import Check, Finding, NotCheckedError, examine
@@ -192,7 +192,8 @@ class StreamChecks:
         return next((shard for shard in self._shards if not shard.closed), self._shards[0])
 
     def _named(self) -> dict[str, str]:
-        return {"StreamARN": self._stream} if is_arn(self._stream) else {"StreamName": self._stream}
+        arn = arn_of(self._stream)
+        return {"StreamName": self._stream} if arn is None else {"StreamARN": arn}
 
 
 def _not_checked() -> str:

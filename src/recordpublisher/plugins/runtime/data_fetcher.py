@@ -57,11 +57,11 @@ log = logging.getLogger("recordpublisher.fetcher")
 class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
-    `streams` are names or ARNs, one or several. Properties are given as a mapping, as keyword arguments (`region="eu-west-1"`, see
-    `Settings`), or both. Three functions of a record override properties: `deserializer` returns its value (default: bytes),
-    `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it carries in epoch ms
-    (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and `flink.state.uri`; a text
-    as `sink` or `deserializer` is the name of a registered one.
+    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several. Properties are given as a mapping, as keyword arguments
+    (`region="eu-west-1"`, see `Settings`), or both. Three functions of a record override properties: `deserializer` returns its value
+    (default: bytes), `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it
+    carries in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and
+    `flink.state.uri`; a text as `sink` or `deserializer` is the name of a registered one.
     `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
     each `Alarm` in the loop's thread and must return soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the
     fetcher is open, with a last checkpoint; a second signal acts as without it. Only in the main thread.
@@ -104,7 +104,7 @@ class DataFetcher:
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported: they declare properties of their own
-        publisher.check(given, list(names))
+        publisher.check(given, list(names.values()))
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
         dead_letters = build_dead_letter_sink(registry, given)

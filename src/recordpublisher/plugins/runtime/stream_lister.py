@@ -28,7 +28,7 @@ from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RE
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import is_arn, stream_name
+from recordpublisher.publishers.stream_arns import arn_of, stream_name
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
@@ -38,13 +38,14 @@ UNREACHABLE = "EndpointConnectionError"
 
 
 def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
-    """From each stream's name to what was given, a name or an ARN. Raises: ConfigurationError."""
+    """From each stream's name to what was given: a name, an ARN or NAME=ARN. Raises: ConfigurationError."""
     given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, "one or more stream names or ARNs")
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
-        raise ConfigurationError("streams", given, "each stream once")
+        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
+        raise ConfigurationError("streams", given, valid)
     return names
 
 
@@ -101,8 +102,8 @@ class StreamLister:
         if await self._has_own_source(shard.stream):
             return None
         client, name = self._kinesis_client(), self._names[shard.stream]
-        asked = (
-            replace(shard, stream_arn=name) if is_arn(name) else shard
+        asked = replace(
+            shard, stream_arn=arn_of(name) or shard.stream_arn
         )  # without its ARN that of another account is not found
         try:
             await self._call(lambda: client.get_shard_iterator(asked, StartingPosition.trim_horizon()))

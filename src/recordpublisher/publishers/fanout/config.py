@@ -28,7 +28,7 @@ from ..properties.table import (
     UNREAD_TIMEOUT,
 )
 from ..retry import RetryPolicy
-from ..stream_arns import ConsumerArn, stream_name
+from ..stream_arns import ConsumerArn, has_own_name, stream_name
 from .recoverable_errors import RecoverableErrors
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
@@ -125,7 +125,15 @@ class FanOutConfig:
         return given if applies else None
 
     def check_streams(self, streams: Iterable[str]) -> None:
-        """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs)."""
+        """Raises: ConfigurationError when NONE lacks the consumer's ARN for one of the streams (names or ARNs).
+
+        A stream with a name of its own (NAME=ARN) can only be registered LAZY: the key of a configured ARN has the stream's real name.
+        """
+        streams = tuple(streams)
+        renamed = [stream for stream in streams if has_own_name(stream)]
+        if renamed and self.registration is not RegistrationType.LAZY:
+            reason = f"{renamed[0]} has a name of its own"
+            raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)
         names = map(stream_name, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:

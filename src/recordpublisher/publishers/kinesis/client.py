@@ -11,7 +11,7 @@ from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, T
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..shards import Shard
-from ..stream_arns import is_arn, stream_name
+from ..stream_arns import ConsumerArn, arn_of, stream_name
 from .codec.put_records import PLACEHOLDER, encode_put
 from .codec.read_response import to_read_response
 from .codec.sdk_parser_override import PUT, RAW_EVENTS, READ
@@ -27,7 +27,7 @@ from .ports import (
     StreamSummary,
     Transport,
 )
-from .sdk_transport import SdkTransport
+from .stream_transports import OneTransport, StreamTransports
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,8 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class KinesisClient:
     """Every call to the service that publishers, discovery and the Kinesis sink make: the ports of `ports.py`.
 
-    Owns its transport, opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is sent with every
-    call, as the service recommends. Nothing is retried here. Errors are those of `errors.py`.
+    Owns its transports, opened at the first call and bound to that event loop. Streams are names or ARNs. A known ARN is sent with every
+    call, as the service recommends, and decides the region. Nothing is retried here. Errors are those of `errors.py`.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class KinesisClient:
         Raises: ConfigurationError.
         """
         streams = tuple(streams)
-        self._arns = {stream_name(stream): stream for stream in streams if is_arn(stream)}
-        self._transport: Transport = transport or SdkTransport(properties, streams)
+        self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
+        self._transports = StreamTransports(properties, streams) if transport is None else OneTransport(transport)
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
 
     async def __aenter__(self) -> Self:
@@ -61,7 +61,7 @@ class KinesisClient:
 
     async def close(self) -> None:
         """Close all connections; open subscriptions end."""
-        await self._transport.close()
+        await self._transports.close()
 
     # --- polling ------------------------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class KinesisClient:
     ) -> EventSubscription:
         """Open a subscription; the caller sets the deadline and closes it."""
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
-        response = await self._transport.subscribe(
+        response = await self._transport_for(ConsumerARN=consumer_arn).subscribe(
             "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start
         )
         return EventSubscription(response[RAW_EVENTS], shard, self._read_buffer)
@@ -120,7 +120,8 @@ class KinesisClient:
         stream_parameter = self._stream_parameter(stream)
         try:
             body = encode_put(stream_parameter, entries)
-            response = await self._transport.call_with_body("PutRecords", body, **stream_parameter, Records=PLACEHOLDER)
+            transport = self._transport_for(**stream_parameter)
+            response = await transport.call_with_body("PutRecords", body, **stream_parameter, Records=PLACEHOLDER)
         except ResourceNotFoundError as error:
             raise await self._stream_not_found(stream) from error
         found: PutRecordsResponse = response[PUT]
@@ -140,8 +141,8 @@ class KinesisClient:
 
     async def stream_arn(self, stream: str) -> str:
         """The ARN of a stream. A known ARN needs no call."""
-        if is_arn(stream):
-            return stream
+        if arn := arn_of(stream):
+            return arn
         if stream not in self._arns:
             summary = await self._describe_stream(stream)
             with reject_malformed("DescribeStreamSummary"):
@@ -163,13 +164,14 @@ class KinesisClient:
 
     async def list_streams(self) -> list[str]:
         """The names of all streams of the account in this region."""
-        return await list_all_streams(self._transport)
+        return await list_all_streams(self._transports.of(None))
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard still listed, or those after the shard id `after`. Raises: StreamNotFoundError with the existing streams."""
-        name, arn = stream_name(stream), self._stream_parameter(stream).get("StreamARN")
+        parameter = self._stream_parameter(stream)
+        name, arn = stream_name(stream), parameter.get("StreamARN")
         try:
-            described = await list_all_shards(self._transport, self._stream_parameter(stream), after)
+            described = await list_all_shards(self._transport_for(**parameter), parameter, after)
         except ResourceNotFoundError as error:
             raise await self._stream_not_found(stream) from error
         with reject_malformed("ListShards"):
@@ -185,7 +187,15 @@ class KinesisClient:
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
     async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._transport.call(api, **parameters)
+        return await self._transport_for(**parameters).call(api, **parameters)
+
+    def _transport_for(self, **parameters: Any) -> Transport:
+        """The transport for a call, by the ARN in its parameters: of a stream, or of a consumer of it."""
+        arn: str | None = parameters.get("StreamARN")
+        if arn is None and "ConsumerARN" in parameters:
+            consumer = ConsumerArn.parse(parameters["ConsumerARN"])
+            arn = None if consumer is None else consumer.stream_arn
+        return self._transports.of(arn)
 
     async def _describe_stream(self, stream: str) -> dict[str, Any]:
         response = await self._describe_stream_response(stream)
@@ -201,13 +211,14 @@ class KinesisClient:
     async def _stream_not_found(self, stream: str) -> StreamNotFoundError:
         """The error for a stream that does not exist. It names the existing streams if we may list them."""
         try:
-            return StreamNotFoundError(stream, await self.list_streams())
+            arn = self._stream_parameter(stream).get("StreamARN")
+            return StreamNotFoundError(stream, await list_all_streams(self._transports.of(arn)))
         except KinesisError:
             return StreamNotFoundError(stream)
 
     def _stream_parameter(self, stream: str) -> dict[str, str]:
         """The parameter that names a stream: its ARN when known."""
-        arn = stream if is_arn(stream) else self._arns.get(stream)
+        arn = arn_of(stream) or self._arns.get(stream)
         return {"StreamARN": arn} if arn else {"StreamName": stream}
 
     def _parameter_of(self, shard: Shard) -> dict[str, str]:

@@ -40,14 +40,18 @@ def provider_name(properties: Properties) -> str:
     )
 
 
-def session_with_credentials(properties: Properties, region: str) -> AioSession:
-    """Make an SDK session whose clients sign with the provider that the properties name.
+def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:
+    """Make an SDK session whose clients sign with the provider that the properties name, or with a role that those credentials assume.
 
     Raises: ConfigurationError when the provider needs a property that is not set.
     """
     session = profile_session(properties)
     _CONFIGURE[provider_name(properties)](session, properties, region)
-    return session
+    if role is None:
+        return session
+    in_role = profile_session(properties)
+    _use_role(in_role, _SourceCredentials(session), role, properties, region)
+    return in_role
 
 
 def profile_session(properties: Properties) -> AioSession:
@@ -87,14 +91,11 @@ def _profile(session: AioSession, properties: Properties, region: str) -> None:
 
 
 def _assume_role(session: AioSession, properties: Properties, region: str) -> None:
-    source = _SourceCredentials(properties)
-    fetcher = aio.AioAssumeRoleCredentialFetcher(
-        _sts_clients(properties, region),
-        source,
-        _required(properties, ROLE_ARN),
-        extra_args=_role_arguments(properties),
-    )
-    _use_refreshable(session, fetcher, "assume-role")
+    """The role is assumed with basic keys when set, else with the profile, else with the SDK's chain."""
+    source = profile_session(properties)
+    if properties.is_set(ACCESS_KEY_ID):
+        _basic(source, properties, region)
+    _use_role(session, _SourceCredentials(source), _required(properties, ROLE_ARN), properties, region)
 
 
 def _web_identity(session: AioSession, properties: Properties, region: str) -> None:
@@ -147,12 +148,10 @@ class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
 
 
 class _SourceCredentials:
-    """The credentials with which the role is assumed: basic keys when set, else the profile, else the SDK's chain."""
+    """The credentials with which a role is assumed: those of a session."""
 
-    def __init__(self, properties: Properties) -> None:
-        self._session = profile_session(properties)
-        if properties.is_set(ACCESS_KEY_ID):
-            _basic(self._session, properties, "")
+    def __init__(self, session: AioSession) -> None:
+        self._session = session
 
     async def get_frozen_credentials(self) -> Any:
         credentials = await self._session.get_credentials()
@@ -169,6 +168,13 @@ class _FixedProvider:
 
     async def load_credentials(self) -> Any:
         return self._credentials
+
+
+def _use_role(session: AioSession, source: _SourceCredentials, role: str, properties: Properties, region: str) -> None:
+    fetcher = aio.AioAssumeRoleCredentialFetcher(
+        _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
+    )
+    _use_refreshable(session, fetcher, "assume-role")
 
 
 def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
 from ..properties.properties import Properties
-from ..properties.table import ENDPOINT, REGION
-from ..stream_arns import is_arn, region_of_arn
+from ..properties.table import ENDPOINT, REGION, REGION_ENDPOINT
+from ..stream_arns import arn_of, region_of_arn
 from .credentials import profile_session
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
@@ -18,24 +18,32 @@ _SIGNING_REGION = "us-east-1"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def endpoint_of(properties: Properties) -> str | None:
-    """The endpoint, or None for the region's default. Raises: ConfigurationError when it is not an http(s) URL."""
-    endpoint = properties.value(ENDPOINT)
-    if endpoint is None:
-        return None
-    if not _is_http_url(endpoint):
-        raise ConfigurationError(ENDPOINT.key, endpoint, "an http:// or https:// URL with a host, and a port if needed")
-    return endpoint
+def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
+    """The endpoint of a region, else the one for all, else None for the service's own. Raises: ConfigurationError for no http(s) URL."""
+    of_region = None if region is None else properties.with_prefix(REGION_ENDPOINT).get(region)
+    key, endpoint = (
+        (ENDPOINT.key, properties.value(ENDPOINT)) if of_region is None else (REGION_ENDPOINT.key, of_region)
+    )
+    if endpoint is None or _is_http_url(endpoint):
+        return endpoint
+    if of_region is not None:
+        key += str(region)
+    raise ConfigurationError(key, endpoint, "an http:// or https:// URL with a host, and a port if needed")
 
 
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
-    """The region: as set, else of a stream's ARN, else of the environment or the profile. With `aws.endpoint` any region works.
+    """The region of streams given by name, and of other services.
 
-    Raises: ConfigurationError when there is none, or when a stream's ARN is of another region.
+    As set, else that of all the ARNs, else of the environment or the profile. With `aws.endpoint` any region works.
+
+    Raises: ConfigurationError when there is none.
     """
-    given = properties.value(REGION)
-    in_arns = {region_of_arn(stream) for stream in streams if is_arn(stream)}
-    region = given or next(iter(in_arns), None) or _region_of_environment(properties)
+    in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
+    region = (
+        properties.value(REGION) or (in_arns[0] if len(in_arns) == 1 else None) or _region_of_environment(properties)
+    )
+    if region is None and in_arns:
+        region = in_arns[0]
     if region is None and properties.is_set(ENDPOINT):
         return _SIGNING_REGION
     if region is None:
@@ -44,8 +52,6 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
         )
     if not properties.is_set(ENDPOINT) and not _REGION.fullmatch(region):
         raise ConfigurationError(REGION.key, region, "a region such as eu-west-1")
-    if in_arns - {region} and not properties.is_set(ENDPOINT):
-        raise ConfigurationError(REGION.key, region, f"the region of the streams' ARNs: {', '.join(sorted(in_arns))}")
     return region
 
 

@@ -46,14 +46,25 @@ class SdkTransport:
     `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe requests, and `http2` sends them.
     """
 
-    def __init__(self, properties: Properties, streams: Iterable[str] = (), clock: Clock | None = None) -> None:
-        """Check endpoint, region, credential properties and the CA bundle. Raises: ConfigurationError."""
-        self._endpoint = endpoint_of(properties)
-        self._region = region_of(properties, streams)
+    def __init__(
+        self,
+        properties: Properties,
+        streams: Iterable[str] = (),
+        clock: Clock | None = None,
+        *,
+        region: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Check endpoint, region, credential properties and the CA bundle. Raises: ConfigurationError.
+
+        `region`: instead of that of properties and streams. `role`: the ARN of a role that is assumed with the credentials of the provider.
+        """
+        self._region = region or region_of(properties, streams)
+        self._endpoint = endpoint_of(properties, self._region)
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
         self._clock = clock or SystemClock()
         self._uses_fast_path = properties.value(HTTP_CLIENT) == "OWN"
-        self._session = session_with_credentials(properties, self._region)
+        self._session = session_with_credentials(properties, self._region, role)
         self._session.register_component("response_parser_factory", RecordParserFactory())
         self._session.register_component("data_loader", _loader(self._session.get_config_variable("data_path")))
         self._open = AsyncExitStack()

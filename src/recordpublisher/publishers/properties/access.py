@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from .property_types import choice, integer, text
+from .property_types import choice, integer, prefix, text
 
-REGION = text("aws.region", "The AWS region; taken from a stream ARN or the environment when not set.", group="Access")
+REGION = text(
+    "aws.region",
+    "The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own region.",
+    group="Access",
+)
 ENDPOINT = text("aws.endpoint", "Another endpoint than the region's, for example an embedded one.", group="Access")
+REGION_ENDPOINT = prefix(
+    "aws.endpoint.", "The same for one region, when the streams of a job are in several.", group="Access"
+)
 CREDENTIALS_PROVIDER = choice(
     "aws.credentials.provider",
     "Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain).",
@@ -23,6 +30,11 @@ SESSION_TOKEN = text(
 PROFILE_NAME = text("aws.credentials.provider.profile.name", "Profile for PROFILE.", group="Access")
 PROFILE_PATH = text("aws.credentials.provider.profile.path", "Credentials file for PROFILE.", group="Access")
 ROLE_ARN = text("aws.credentials.provider.role.arn", "Role for ASSUME_ROLE and WEB_IDENTITY_TOKEN.", group="Access")
+STREAM_ROLE_ARN = prefix(
+    "aws.credentials.provider.role.arn.",
+    "Role for a stream given by ARN, by the stream's name or its account's id; assumed with the credentials of the provider.",
+    group="Access",
+)
 ROLE_SESSION = text(
     "aws.credentials.provider.role.sessionname", "Session name of the role.", default="recordpublisher", group="Access"
 )

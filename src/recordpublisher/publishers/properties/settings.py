@@ -9,7 +9,9 @@ class JobSettings(TypedDict, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
     region: str
-    """`aws.region`: The AWS region; taken from a stream ARN or the environment when not set."""
+    """`aws.region`: The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own
+    region.
+    """
     endpoint: str
     """`aws.endpoint`: Another endpoint than the region's, for example an embedded one."""
     credentials_provider: Literal["AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"]

@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CONSUMER_ARN
-from recordpublisher.publishers.stream_arns import is_arn, stream_name
+from recordpublisher.publishers.stream_arns import arn_of, stream_name
 
 from ..config import FanOutConfig, RegistrationType
 from ..publisher import FanOutService
@@ -41,7 +41,7 @@ async def _registered(
         # with reference counts of its own: this call uses the consumer no longer than it lasts
         registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
-            await registrar.ensure(stream_name(stream), stream if is_arn(stream) else None)
+            await registrar.ensure(stream_name(stream), arn_of(stream))
     finally:
         if given is None:
             await ports.close()

@@ -30,7 +30,7 @@ class ManagementClient(KinesisClient):
         with reject_malformed("ListStreams"):
             return [
                 ListedStream.parse(each)
-                async for page in list_stream_pages(self._transport)
+                async for page in list_stream_pages(self._transports.of(None))
                 for each in page["StreamSummaries"]
             ]
 
@@ -86,7 +86,8 @@ class ManagementClient(KinesisClient):
 
         Raises: KinesisError with the code `DryRunIgnored` when the endpoint carried it out; otherwise what the call would raise.
         """
-        call = self._transport.subscribe if api == "SubscribeToShard" else self._transport.call
+        transport = self._transport_for(**parameters)
+        call = transport.subscribe if api == "SubscribeToShard" else transport.call
         try:
             await call(api, **parameters, DryRun=True)
         except FatalKinesisError as error:

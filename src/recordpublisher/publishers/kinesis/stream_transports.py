@@ -1,0 +1,85 @@
+"""StreamTransports: which transport the calls about a stream take, by the region and the account in its ARN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from ..errors import ConfigurationError
+from ..properties.properties import Properties
+from ..properties.table import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
+from ..stream_arns import account_of_arn, arn_of, region_of_arn, stream_name
+from .endpoint import region_of
+from .ports import Transport
+from .sdk_transport import SdkTransport
+
+
+class Destination(NamedTuple):
+    """Where calls about a stream go, and the role that they are made in; None: with the credentials of the provider."""
+
+    region: str
+    role: str | None
+
+
+class StreamTransports:
+    """Owns a transport for each region and role. Most jobs have one.
+
+    A stream given by name belongs to the job's region. One given by ARN belongs to the region of its ARN, except where all calls go to
+    `aws.endpoint`.
+    """
+
+    def __init__(self, properties: Properties, streams: Iterable[str] = ()) -> None:
+        """Check the properties without a call. Raises: ConfigurationError."""
+        streams = tuple(streams)
+        self._properties = properties
+        self._home = Destination(region_of(properties, streams), None)
+        self._roles = properties.with_prefix(STREAM_ROLE_ARN)
+        self._check_roles(streams)
+        self._destinations: dict[str | None, Destination] = {}
+        self._transports: dict[Destination, SdkTransport] = {}
+        for stream in streams or [""]:
+            self.of(arn_of(stream))
+
+    def of(self, arn: str | None) -> Transport:
+        """The transport for the stream with an ARN; None: for one that was given by name. Raises: ConfigurationError."""
+        destination = self._destinations.get(arn)
+        if destination is None:
+            destination = self._destinations[arn] = self._home if arn is None else self._destination_of(arn)
+        if destination not in self._transports:
+            self._transports[destination] = SdkTransport(self._properties, **destination._asdict())
+        return self._transports[destination]
+
+    async def close(self) -> None:
+        """Close every transport; open subscriptions end."""
+        async with AsyncExitStack() as closing:
+            for transport in self._transports.values():
+                closing.push_async_callback(transport.close)
+
+    def _destination_of(self, arn: str) -> Destination:
+        region, name, account = region_of_arn(arn), stream_name(arn).lower(), account_of_arn(arn)
+        has_own_endpoint = region in self._properties.with_prefix(REGION_ENDPOINT)
+        if self._properties.is_set(ENDPOINT) and not has_own_endpoint:
+            region = self._home.region
+        return Destination(region, self._roles.get(name) or self._roles.get(account))
+
+    def _check_roles(self, streams: Iterable[str]) -> None:
+        by_name = {stream_name(stream).lower() for stream in streams if arn_of(stream) is None}
+        for name in by_name & self._roles.keys():
+            key = STREAM_ROLE_ARN.key + name
+            raise ConfigurationError(key, self._roles[name], "a role for a stream that is given by its ARN")
+
+
+class OneTransport:
+    """The same transport for every stream. Owns it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def of(self, arn: str | None) -> Transport:
+        """The transport."""
+        return self._transport
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._transport.close()
