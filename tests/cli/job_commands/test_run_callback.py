@@ -1,7 +1,9 @@
-"""`recordpublisher run` as the installed command: where a job's function is found."""
+"""`recordpublisher run` and `doctor` as the installed command: where a job's function is found."""
 
 import subprocess
 import sys
+
+import pytest
 
 from processes.command_line import process_environment
 
@@ -9,11 +11,12 @@ JOB = """
 flink.streams = orders
 flink.sink = callback
 flink.sink.callback.function = handlers:missing
-aws.region = eu-west-1
+aws.endpoint = http://127.0.0.1:1
 """
 
 
-def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_path):
+@pytest.mark.parametrize(("command", "exit_code"), [("run", 2), ("doctor", 1)])
+def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_path, command, exit_code):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/recordpublisher").write_text("from recordpublisher.__main__ import main\nmain()\n")
     project = tmp_path / "project"
@@ -22,7 +25,7 @@ def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_
     (project / "handlers.py").write_text("import sys\nsys.stderr.write(f'searched last: {sys.path[-1]}\\n')\n")
 
     done = subprocess.run(
-        [sys.executable, str(tmp_path / "bin/recordpublisher"), "run", "job.properties"],
+        [sys.executable, str(tmp_path / "bin/recordpublisher"), command, "job.properties"],
         cwd=project,
         env=process_environment(),
         capture_output=True,
@@ -32,5 +35,5 @@ def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_
     )
 
     assert f"searched last: {project}" in done.stderr
-    assert "module 'handlers' has no attribute 'missing'" in done.stderr
-    assert done.returncode == 2
+    assert "module 'handlers' has no attribute 'missing'" in done.stderr + done.stdout
+    assert done.returncode == exit_code

@@ -22,7 +22,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
-from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import aligned, styled
 from ..verbosity import Debug, Verbose
 
@@ -61,6 +61,7 @@ def doctor(
 
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
+    search_current_folder()  # as `run` does, for the functions that the properties name
     properties = read_properties(job, pairs, region, endpoint, profile)
     uses = {each: _use(properties, each, writes=job is None) for each in streams or streams_of(properties)}
     findings = run_until_signal(_find(properties, uses, has_job=job is not None)) or []

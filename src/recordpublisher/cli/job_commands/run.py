@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 
 from ..execution import arguments_as_options, one_line
 from ..log_format import LogFormat, LogFormatOption
-from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..run_logs import configure_logging, progress_shown
 from ..verbosity import Debug, Verbose, verbosity_options
 
@@ -77,7 +77,7 @@ def run(
 
     if subtask is not None or parallelism == 1:
         context.find_root().with_resource(log_fields(subtask=subtask or 0))  # of every line of this process
-    _search_current_folder()
+    search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:
         if supervised and subtask is not None:
@@ -93,14 +93,6 @@ def run(
             raise
         # the sink is the user's: its errors are reported like the library's
         raise RecordPublisherError(one_line(error)) from error
-
-
-def _search_current_folder() -> None:
-    """Let the job's properties name functions of the current folder, as `python -m recordpublisher` does. Last, so that no file there
-    replaces an installed module."""
-    folder = str(Path.cwd())
-    if not sys.flags.safe_path and not {"", folder} & set(sys.path):
-        sys.path.append(folder)
 
 
 def _with_assignment(properties: Properties, elastic: bool, parallelism: int) -> Properties:

@@ -20,7 +20,10 @@ TABLE = "recordpublisher_state"
 
 
 class SqlStore(ConditionalStore):
-    """Owns the connection. A write is one statement in its own transaction; a retry after a lost commit response finds its own version."""
+    """Owns the connection. A write is one statement in its own transaction; a retry after a lost commit response finds its own version.
+
+    The table is made by the first write.
+    """
 
     def __init__(self, uri: str, key: str, job: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
@@ -40,7 +43,7 @@ class SqlStore(ConditionalStore):
 
     async def get(self, name: str) -> VersionedValue | None:
         """Select a row."""
-        return await self._transaction(lambda connection: self._get(connection, name))
+        return await self._read(lambda connection: self._get(connection, name), None)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Insert a row."""
@@ -85,7 +88,7 @@ class SqlStore(ConditionalStore):
             rows = {row.name: VersionedValue(bytes(row.value), row.version) for row in connection.execute(wanted)}
             return dict(sorted(rows.items()))
 
-        return await self._transaction(values)
+        return await self._read(values, {})
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """Select names and versions."""
@@ -94,12 +97,12 @@ class SqlStore(ConditionalStore):
         def versions(connection: Connection) -> dict[str, str]:
             return dict(sorted((row.name, row.version) for row in connection.execute(wanted)))
 
-        return await self._transaction(versions)
+        return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
         """Select names. They are sorted here: databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
-        names = await self._transaction(lambda connection: list(connection.scalars(wanted)))
+        names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)
 
     async def delete(self, *names: str) -> None:
@@ -116,6 +119,21 @@ class SqlStore(ConditionalStore):
         """Close the connection."""
         await self._database.close()
 
+    async def _read(self, work: Callable[[Connection], T], nothing: T) -> T:
+        """Run `work`, or return `nothing` where no table is. It is not created: a mistyped URI leaves no database behind."""
+        if self._is_ready:
+            return await self._transaction(work)
+        if not self._database.exists():
+            return nothing
+
+        def found(connection: Connection) -> T:
+            if not inspect(connection).has_table(TABLE):
+                return nothing
+            self._check_columns(connection)
+            return work(connection)
+
+        return await self._database.transaction(found)
+
     async def _transaction(self, work: Callable[[Connection], T]) -> T:
         def prepared(connection: Connection) -> T:
             if not self._is_ready:
@@ -129,6 +147,9 @@ class SqlStore(ConditionalStore):
     def _create(self, connection: Connection) -> None:
         lock_table_creation(connection, self._table.name)
         self._metadata.create_all(connection)
+        self._check_columns(connection)
+
+    def _check_columns(self, connection: Connection) -> None:
         if "version" not in {column["name"] for column in inspect(connection).get_columns(self._table.name)}:
             raise StateError(f"{self.place} cannot be read: an earlier version of recordpublisher wrote it")
 

@@ -1,0 +1,44 @@
+"""SqlStore beside what every store does (test_conditional_stores.py): where there is no table."""
+
+import sqlite3
+
+import pytest
+
+from recordpublisher.fetcher.conditional_store import VersionedValue
+from recordpublisher.plugins.stores.sql.sql_store import SqlStore
+from recordpublisher.publishers.properties.properties import Properties
+
+
+@pytest.fixture
+async def store(tmp_path):
+    store = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", "job", Properties({}))
+    yield store
+    await store.close()
+
+
+async def read_everything(store):
+    return await store.get("a"), await store.list(""), await store.list_versions(""), await store.list_names("")
+
+
+async def test_reading_makes_no_database(store, tmp_path):
+    assert await read_everything(store) == (None, {}, {}, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_reading_makes_no_table(store, tmp_path):
+    database = sqlite3.connect(tmp_path / "state.db")
+    database.execute("CREATE TABLE orders (id)")
+    database.commit()
+
+    assert await read_everything(store) == (None, {}, {}, [])
+    assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("orders",)]
+
+
+async def test_what_another_process_has_written_meanwhile_is_read(store, tmp_path):
+    await read_everything(store)
+    other = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", "job", Properties({}))
+    version = await other.put_if_absent("a", b"1")
+    await other.close()
+
+    assert await store.get("a") == VersionedValue(b"1", version)
+    assert await store.list_versions("") == {"a": version}
