@@ -85,11 +85,12 @@ class Kinesis:
             del given["metadataLocation"]
         return {key: str(value) for key, value in given.items()}
 
-    def load(self, spark: Any, folder: Path, **more: object) -> Any:
-        """The stream as a DataFrame, with the number of each record as `n`."""
+    def load(self, spark: Any, folder: Path, columns: str | None = None, **more: object) -> Any:
+        """The stream as a DataFrame, with the number of each record as `n`; with `columns`, those alone, and the stream by its name."""
         from pyspark.sql import functions as f
 
-        frame = spark.readStream.format("kinesis").options(**self.options(folder, **more)).load()
+        reader = spark.readStream.format("kinesis").options(**self.options(folder, **more))
+        frame = reader.load() if columns is None else reader.schema(columns).load(self.name)
         number = f.get_json_object(f.col("data").cast("string"), "$.n").cast("long").alias("n")
         return frame.select("*", number)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
+
 from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows, arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -72,3 +75,16 @@ def test_batches_of_several_shards_become_the_columns_of_one():
     assert together.column("shardId").to_pylist() == ["shardId-0", *["shardId-1"] * 2, *["shardId-2"] * 3]
     assert together.column("sequenceNumber").to_pylist() == ["0", "1", "1", "2", "2", "2"]
     assert together.column("eventTime").equals(together.column("approximateArrivalTimestamp"))
+
+
+@pytest.mark.parametrize("may_drop", [False, True])
+async def test_only_the_chosen_columns_are_handed_over_also_where_rows_may_be_dropped(may_drop):
+    schema = pa.schema([ARROW_SCHEMA.field("data"), ARROW_SCHEMA.field("shardId")])
+    rows = ArrowRows(schema, may_drop=may_drop)
+    await rows.write(RecordBatch(SHARD, [UserRecord(b"x", "1"), UserRecord(b"y", "2")]))
+    if may_drop:
+        assert rows.keep_until(SHARD.key, ("1", -1)) == 1
+    (batch,) = rows.drain()
+    assert batch.schema == schema
+    assert batch.to_pydict()["data"] == [b"x", b"y"][: batch.num_rows]
+    assert batch.num_rows == (1 if may_drop else 2)

@@ -94,9 +94,9 @@ def test_a_quiet_stream_runs_no_batches_and_a_record_ends_the_pause(spark, kines
 
 def test_available_now_stops_at_the_tip_and_the_next_run_continues_there(spark, kinesis, tmp_path):
     stream = kinesis("now", 3)
-    for count in (500, 300):
+    for count, columns in ((500, None), (300, "data BINARY, shardId STRING")):
         stream.put(count)
-        frame = stream.load(spark, tmp_path, maxRecordsPerBatch=200, metadataRoot=tmp_path / "root")
+        frame = stream.load(spark, tmp_path, columns, maxRecordsPerBatch=200, metadataRoot=tmp_path / "root")
         query = to_parquet(frame, tmp_path, **NOW)
         query.awaitTermination()
         assert rows_so_far(query) == count

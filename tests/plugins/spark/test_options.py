@@ -103,8 +103,17 @@ def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
 
 def test_an_unknown_option_is_a_warning_once_and_sparks_own_never():
     with pytest.warns(UnknownPropertyWarning) as told:
-        SparkOptions.parse({**GIVEN, "shardpertask": "4", "path": "/x", "checkpointlocation": "/c"})
+        SparkOptions.parse({**GIVEN, "shardpertask": "4", "checkpointlocation": "/c"})
     assert len(told) == 1
+
+
+def test_load_with_a_name_is_the_stream_and_another_one_is_refused():
+    rest = {key: value for key, value in GIVEN.items() if key != "stream"}
+    assert SparkOptions.parse({**rest, "path": "orders"}).streams == ("orders",)
+    assert SparkOptions.parse({**rest, "path": "orders,clicks"}).streams == ("orders", "clicks")
+    assert SparkOptions.parse({**rest, "streams": "orders", "path": "orders"}).streams == ("orders",)
+    with pytest.raises(ConfigurationError, match=r"'stream' has the value 'clicks'; load\(\).* names 'orders'"):
+        SparkOptions.parse({**rest, "streamname": "clicks", "path": "orders"})
 
 
 def test_c2_mode_continuous_refuses_a_dynamodb_table():

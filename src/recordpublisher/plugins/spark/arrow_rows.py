@@ -77,11 +77,13 @@ _BUILDERS: dict[str, Callable[[Sequence[RecordBatch]], Any]] = {
 class ArrowRows(Sink):
     """A sink that collects rows as Arrow columns. For a claim it notes each shard's number of rows, and the first and last.
 
-    Batches are kept until there are enough records for columns of a good size. `schema` has the columns that are built.
+    Batches are kept until there are enough records for columns of a good size. `schema` has the columns that are handed over; no others are
+    built, unless `keep_until` may be called (`may_drop`), which needs those that identify a row.
     """
 
-    def __init__(self, schema: pa.Schema = ARROW_SCHEMA) -> None:
+    def __init__(self, schema: pa.Schema = ARROW_SCHEMA, *, may_drop: bool = False) -> None:
         self._schema = schema
+        self._built_schema = ARROW_SCHEMA if may_drop else schema
         self._waiting: list[RecordBatch] = []
         self._waiting_rows = 0
         self._built: list[pa.RecordBatch] = []
@@ -121,19 +123,27 @@ class ArrowRows(Sink):
     def table(self) -> pa.Table:
         """All collected rows."""
         self._build()
-        return pa.Table.from_batches(self._built, schema=self._schema)
+        return pa.Table.from_batches(self._built, schema=self._built_schema)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """The rows, in batches of a good size. Each is released when it is handed over, so that nothing is in memory twice."""
         self._build()
         self._built.reverse()
         while self._built:
-            yield from pa.Table.from_batches([self._built.pop()]).to_batches(max_chunksize=ROWS_PER_BATCH)
+            batch = chosen_of(self._built.pop(), self._schema)
+            yield from pa.Table.from_batches([batch]).to_batches(max_chunksize=ROWS_PER_BATCH)
 
     def _build(self) -> None:
         if self._waiting:
-            self._built.append(arrow_columns(*self._waiting, schema=self._schema))
+            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema))
             self._waiting, self._waiting_rows = [], 0
+
+
+def chosen_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema`, in its order."""
+    if batch.schema == schema:
+        return batch
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
 def _pairs(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:

@@ -21,6 +21,8 @@ from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .batch_read.batch_reader import KinesisBatchReader
     from .query_planner import QueryPlanner
     from .source.read_task import TaskPlan
@@ -62,12 +64,14 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
+        from .chosen_columns import chosen_columns
+
         options = self.query_options()
         if options.is_continuous:
             from .continuous.stream_reader import ContinuousStreamReader
 
-            return ContinuousStreamReader(options)
-        return KinesisStreamReader(options)
+            return ContinuousStreamReader(options, chosen_columns(schema))
+        return KinesisStreamReader(options, chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:
         """The options of a query. Raises: ConfigurationError, also for those of a batch read."""
@@ -116,8 +120,9 @@ class KinesisPartition(InputPartition):  # type: ignore[misc]
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Spark uses one class in two places: the driver plans with one instance, and each task reads with another."""
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, schema: pa.Schema) -> None:
         self._options = options
+        self._schema = schema
         self._planner: QueryPlanner | None = None
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
@@ -163,7 +168,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         from .source.read_task import TaskRead, shard_reader
 
         plan = partition.plan
-        return TaskRead(plan, self._options.claim_store(), shard_reader(self._options, plan.consumer_arns)).rows()
+        read = shard_reader(self._options, plan.consumer_arns)
+        return TaskRead(plan, self._options.claim_store(), read, schema=self._schema).rows()
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:

@@ -36,7 +36,7 @@ from .peers.translation import own_options
 from .python_worker import worker_loop
 
 _GROUP = "Spark"
-SPARK_OPTIONS = ("path", "checkpointlocation")
+SPARK_OPTIONS = ("checkpointlocation",)
 """Spark's own options, which it passes to the source with the others."""
 FAN_OUT_RULE_MS = 5_000
 """SubscribeToShard may not be called again within 5 s of a success (API reference; F9)."""
@@ -182,7 +182,7 @@ class SparkOptions:
 
         Raises: ConfigurationError with option, value and what is valid (C2).
         """
-        properties = own_options(options, has_default=(table.ON_DATA_LOSS,))
+        properties = with_loaded_stream(own_options(options, has_default=(table.ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(plain_keys=False)
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
@@ -254,6 +254,21 @@ def _metadata_place(properties: Properties, keeps_claims: bool) -> str:
     if not keeps_claims and not is_given:
         return ""
     return metadata_place(properties, is_batch=properties.value(MODE) == "BATCH")
+
+
+def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[str | None]]) -> Properties:
+    """With the stream that `load("orders")`, `start("orders")` or `save("orders")` names: Spark passes it as `path`.
+
+    Raises: ConfigurationError when one of `stream_keys` names another.
+    """
+    path = properties.get("path")
+    if path is None:
+        return properties
+    rest = properties.merged({"path": None})
+    given = next((rest.value(key) for key in stream_keys if rest.is_set(key)), None)
+    if given is not None and given != path:
+        raise ConfigurationError("stream", given, repr(path), reason=f"load(), start() or save() names {path!r}")
+    return rest if given is not None else rest.merged({STREAM.key: path})
 
 
 def _streams(properties: Properties) -> tuple[str, ...]:

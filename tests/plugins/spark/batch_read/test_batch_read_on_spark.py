@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC
 
 import pytest
 
@@ -53,3 +54,22 @@ def test_a_temporary_view_is_a_batch_read(spark, kinesis):
     spark.sql(f"CREATE TEMPORARY VIEW batch_view USING kinesis OPTIONS ({given})")
     stream.put(20)
     assert [row.n for row in spark.sql("SELECT count(*) AS n FROM batch_view").collect()] == [20]
+
+
+def test_filters_choose_the_shards_that_are_read_and_the_rows_are_those_of_spark_alone(spark, kinesis):
+    stream = kinesis("batch-filters", 3)
+    stream.put(30)
+    rows = batch(spark, stream).collect()
+    row = sorted(rows, key=lambda row: row.approximateArrivalTimestamp)[15]
+    time = row.approximateArrivalTimestamp.astimezone(UTC).isoformat(timespec="microseconds")
+    options = {key: value for key, value in options_of(stream).items() if key != "stream"}
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.read.format("kinesis").options(**options).load(stream.name)
+        frame = frame.filter(f"shardId = '{row.shardId}' AND approximateArrivalTimestamp >= '{time}'")
+        found = {each.sequenceNumber for each in frame.collect()}
+        assert frame.rdd.getNumPartitions() == 1
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    late = [each for each in rows if each.approximateArrivalTimestamp >= row.approximateArrivalTimestamp]
+    assert found == {each.sequenceNumber for each in late if each.shardId == row.shardId}

@@ -24,7 +24,7 @@ def test_every_record_once_by_fan_out_through_a_split_and_a_restart(spark, kines
     wait_for_rows(query, 3000)
     query.stop()
     stream.put(500)
-    again = to_parquet(stream.load(spark, tmp_path, **FAN_OUT), tmp_path)
+    again = to_parquet(stream.load(spark, tmp_path, "eventTime TIMESTAMP, data BINARY", **FAN_OUT), tmp_path)
     wait_for_rows(again, 500)
     again.stop()
     assert numbers(spark, tmp_path) == list(range(3500))

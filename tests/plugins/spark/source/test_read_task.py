@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ReadClaim
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead, endless_retries
@@ -200,3 +202,13 @@ def test_a_replay_that_cannot_read_is_an_outage_and_no_data_loss(kinesis):
 def test_a_first_read_tries_failed_calls_again_until_its_window_ends():
     properties = endless_retries(Properties({"flink.shard.getrecords.maxretries": "3"}))
     assert GETRECORDS_RETRIES.policy(properties).max_retries > 10**6
+
+
+def test_a_task_builds_only_the_chosen_columns_and_claims_and_replays_as_with_all(kinesis):
+    store, schema = MemoryClaims(markers={("query", "token")}), pa.schema([ARROW_SCHEMA.field("data")])
+    for accepts_loss in (False, False, True):  # the first read, and two replays
+        planned = replace(plan(kinesis), accepts_loss=accepts_loss)
+        (rows,) = TaskRead(planned, store, kinesis.read, kinesis.clock, schema=schema).rows()
+        assert (rows.schema, rows.num_rows) == (schema, 3)
+    kinesis.shards["s/a"].times[:] = []
+    assert list(TaskRead(planned, store, kinesis.read, kinesis.clock, schema=schema).rows()) == []

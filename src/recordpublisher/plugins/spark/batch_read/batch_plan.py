@@ -13,6 +13,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from ..outages import utc
+from .arrivals import Arrivals
 from .positions import END_OPTION, START_OPTION, EndPosition, ReadPositions
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -41,11 +42,12 @@ class BatchPlanningPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """What a task reads: a shard from a start, which it includes, to an end, which it does not."""
+    """What a task reads: a shard from a start, which it includes, to an end, which it does not; of that, what arrived at `arrivals`."""
 
     shard: Shard
     start: StartingPosition
     end: EndPosition
+    arrivals: Arrivals = Arrivals()  # noqa: RUF009 - is frozen
 
 
 def shard_ranges(

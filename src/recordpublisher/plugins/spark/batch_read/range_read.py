@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,8 @@ from recordpublisher.publishers.records import RecordBatch
 from ..arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..outages import OutageWatch
 from ..source.read_task import ReadShards
+from .arrivals import Arrivals
 from .batch_plan import ShardRange
-from .positions import EndPosition
 
 LOG = logging.getLogger("recordpublisher.spark")
 PUBLISHER = "POLLING"
@@ -27,20 +27,28 @@ PUBLISHER = "POLLING"
 
 
 class RowsBefore(ArrowRows):
-    """Collects the rows that lie before an end; `is_past` from the first other one on."""
+    """Collects the rows of a part that lie before its end; `is_past` from the first other one on.
 
-    def __init__(self, end: EndPosition, schema: pa.Schema = ARROW_SCHEMA) -> None:
+    `first_found` is the sequence number of the first record of the read.
+    """
+
+    def __init__(self, part: ShardRange, schema: pa.Schema = ARROW_SCHEMA) -> None:
         super().__init__(schema)
-        self._end = end
+        self._end = part.end
+        self._arrivals = part.arrivals
         self.is_past = False
+        self.first_found: str | None = None
 
     async def write(self, batch: RecordBatch) -> None:
-        """Collect what lies before the end."""
-        if self.is_past:
+        """Collect what lies before the end and arrived at the times that are asked for."""
+        if self.is_past or not batch.records:
             return
-        rows = self._end.rows_before(batch)
+        rows = min(self._end.rows_before(batch), self._arrivals.rows_before_end(batch.arrival_millis))
         self.is_past = rows < len(batch)
-        await super().write(first_rows(batch, rows) if self.is_past else batch)
+        before = batch.slice(0, rows) if self.is_past else batch
+        if self.first_found is None and before.records:
+            self.first_found = before.records[0].sequence_number
+        await super().write(_of_arrivals(before, self._arrivals))
 
 
 @dataclass(slots=True)
@@ -63,7 +71,7 @@ class RangeRead:
         """The rows as Arrow batches. Raises: DataLossError, OutageError; every error that is no outage, at once."""
         shard, state, is_first = self.part.shard, ShardState(self.part.start), True
         while True:
-            rows = RowsBefore(self.part.end, self.schema)
+            rows = RowsBefore(self.part, self.schema)
             outcome = self.read({shard: state}, self.bounds, rows, PUBLISHER).shards[shard.key]
             self._note_outage(outcome)
             if is_first and outcome.records:
@@ -83,8 +91,8 @@ class RangeRead:
     def _check_first(self, rows: RowsBefore) -> None:
         """The service starts at the oldest record if the one that was asked for is past retention."""
         asked, shard = self.part.start.sequence_number, self.part.shard
-        found = rows.first.get(shard.key)
-        if asked is None or (found is not None and found[0] == asked) or (found is None and rows.is_past):
+        found = rows.first_found
+        if asked is None or found == asked or (found is None and rows.is_past):
             return
         lost = f"{shard.key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
@@ -92,12 +100,19 @@ class RangeRead:
         LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
 
 
-def first_rows(batch: RecordBatch, rows: int) -> RecordBatch:
-    """The first rows of a batch."""
+def _of_arrivals(batch: RecordBatch, arrivals: Arrivals) -> RecordBatch:
+    """The records of a batch that arrived at these times."""
+    places = arrivals.places(batch.arrival_millis)
+    if places is None:
+        return batch
     return replace(
         batch,
-        records=batch.records[:rows],
-        values=None if batch.values is None else batch.values[:rows],
-        event_times=None if batch.event_times is None else batch.event_times[:rows],
-        watermarks=None if batch.watermarks is None else batch.watermarks[:rows],
+        records=[batch.records[place] for place in places],
+        values=_taken(batch.values, places),
+        event_times=_taken(batch.event_times, places),
+        watermarks=_taken(batch.watermarks, places),
     )
+
+
+def _taken(column: Sequence[Any] | None, places: Sequence[int]) -> list[Any] | None:
+    return None if column is None else [column[place] for place in places]

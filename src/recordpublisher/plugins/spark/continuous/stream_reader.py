@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -13,6 +14,7 @@ from recordpublisher.plugins.stores.by_location import write_once_store_of
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import SystemClock
 
+from ..arrow_rows import ARROW_SCHEMA, chosen_of
 from ..options import SparkOptions
 from ..python_worker import log_to_stderr, worker_loop
 from .query_driver import QueryDriver, query_driver
@@ -38,8 +40,9 @@ class ContinuousPartition(InputPartition):  # type: ignore[misc] # pyspark is no
 class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Spark's reader in mode CONTINUOUS; `KinesisStreamReader` is that of mode BATCH."""
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, schema: pa.Schema = ARROW_SCHEMA) -> None:
         self._options = options
+        self._schema = schema
         self._query_driver: QueryDriver | None = None
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
@@ -82,7 +85,8 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        return rows_of(partition.files, self._store(), worker_loop(), self._options.metadata_location)
+        rows = rows_of(partition.files, self._store(), worker_loop(), self._options.metadata_location)
+        return (chosen_of(batch, self._schema) for batch in rows)
 
     def _driver(self) -> QueryDriver:
         if self._query_driver is None:

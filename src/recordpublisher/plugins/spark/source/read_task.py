@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retries import ALL_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.shards import Shard
 
-from ..arrow_rows import ArrowRows
+from ..arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch, outage_error
 from ..python_worker import worker_loop
@@ -128,6 +128,7 @@ class TaskRead:
     read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     sleep: Callable[[float], None] = time.sleep
+    schema: Any = ARROW_SCHEMA
     _outages: OutageWatch = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +154,7 @@ class TaskRead:
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
         """Read, and store a claim unless another attempt has: returns rows, stored claim, and whether it is this attempt's."""
-        rows = ArrowRows()
+        rows = ArrowRows(self.schema)
         plan = self.plan
         subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
         publisher = plan.publisher if subscribes else plan.replay_publisher
@@ -181,7 +182,7 @@ class TaskRead:
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         starts = {shard: state for shard, state in self.plan.start_states.items() if shard.key in counts}
-        rows = ArrowRows()
+        rows = ArrowRows(self.schema, may_drop=self.plan.accepts_loss)
         if starts:
             seconds = max(REPLAY_SECONDS, self.plan.max_outage_ms / 1000)
             self._read_again(starts, Bounds(max_time=seconds, shard_limits=counts, stop_at_tip=True), rows)

@@ -1,4 +1,4 @@
-"""The columns that a user's schema chooses for a batch read."""
+"""The columns that a user's schema chooses for a read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..arrow_rows import ARROW_SCHEMA, SPARK_SCHEMA
+from .arrow_rows import ARROW_SCHEMA, SPARK_SCHEMA
 
 _TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
 _SPARK_NAMES = {"bigint": "LONG"}

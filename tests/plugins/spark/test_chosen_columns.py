@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from recordpublisher.plugins.spark.arrow_rows import arrow_columns
-from recordpublisher.plugins.spark.batch_read.chosen_columns import chosen_columns
+from recordpublisher.plugins.spark.chosen_columns import chosen_columns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
