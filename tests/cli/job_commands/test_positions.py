@@ -51,14 +51,24 @@ def results(tmp_path_factory):
             "no streams": ["export", str(job), "--to", "kcl:app", "-p", "flink.streams="],
         }
         done = several_commands(endpoint, *(["positions", *command] for command in commands.values()))
-        return dict(zip(commands, done, strict=True))
+        results = dict(zip(commands, done, strict=True))
+        shown = folder / "positions.jsonl"
+        shown.write_text(results["show --json"].stdout)
+        group = ["-p", f"flink.state.uri={folder}/group", "-p", "flink.shard.assignment=ELASTIC"]
+        moves = {
+            "file": ["import", str(job), "--from", f"file:{shown}", *group],
+            "file --apply": ["import", str(job), "--from", f"file:{shown}", *group, "--apply"],
+            "show group": ["show", str(job), *group],
+        }
+        moved = several_commands(endpoint, *(["positions", *command] for command in moves.values()))
+        return results | dict(zip(moves, moved, strict=True))
 
 
 def test_an_import_without_apply_shows_what_it_would_write_and_writes_nothing(results):
     done = results["import"]
     assert (done.returncode, done.stderr) == (0, "")
     head, first, second, last = done.stdout.splitlines()
-    assert head.split() == ["SHARD", "CHECKPOINT", "THE", "JOB", "READS"]
+    assert head.split() == ["SHARD", "FOUND", "THE", "JOB", "READS"]
     assert first.split() == [SHARDS[0], f"{SEQUENCE}/2", "after", f"{SEQUENCE}-2"]
     assert second.split() == [SHARDS[1], "TRIM_HORIZON", "from", "TRIM_HORIZON"]
     assert last == "Nothing was written: this was a dry run. --apply writes it."
@@ -104,3 +114,9 @@ def test_what_is_wrong_is_said_in_one_line(results, command, code, message):
     assert done.stdout == ""
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_was_shown_is_imported_into_a_group_of_processes(results):
+    assert results["file"].stdout.splitlines()[-1] == "Nothing was written: this was a dry run. --apply writes it."
+    assert (results["file --apply"].returncode, results["file --apply"].stderr) == (0, "")
+    assert results["show group"].stdout == results["show"].stdout

@@ -71,7 +71,10 @@ def test_a_job_without_any_place_is_refused():
         JobPositions(rp.Properties({"flink.sink": "memory"}))
 
 
-def test_a_group_of_processes_is_refused(tmp_path):
-    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path)}
-    with pytest.raises(rp.ConfigurationError, match=r"flink.shard.assignment.*group of processes"):
-        JobPositions(rp.Properties(given))
+def test_the_positions_of_a_group_are_stored_and_loaded(tmp_path):
+    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state"), "flink.job.name": "a"}
+    use(given, lambda job: job.store({SHARD: state("17")}))
+
+    assert use(given, JobPositions.load).merged.shards == {SHARD: state("17")}
+    with pytest.raises(rp.StateError, match="a group of workers already"):
+        use(given, lambda job: job.store({SHARD: state("3")}))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_until_signal
 from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
 from ..output import json_text, table
 from ..verbosity import Debug, Verbose
-
-if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
+from .position_transfers import file_transfer, kcl_transfer, stored_states
 
 positions = typer.Typer(
     help="Show the stored positions of a job; move them from and to the KCL.",
@@ -41,7 +36,7 @@ Watch = Annotated[
         help="How long to watch whether a lease is renewed: more than a third of the KCL's failoverTimeMillis.",
     ),
 ]
-FROM_KCL = "kcl:TABLE"
+KCL, FILE = "kcl:TABLE", "file:PATH"
 
 
 @positions.command("show")
@@ -60,7 +55,7 @@ def show(
 
     Example: recordpublisher positions show job.properties -p flink.state.uri=state
     """
-    states = run_until_signal(_load(read_properties(job, pairs, region, endpoint, profile))) or {}
+    states = run_until_signal(stored_states(read_properties(job, pairs, region, endpoint, profile))) or {}
     if as_json:
         typer.echo("\n".join(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
     else:
@@ -71,7 +66,14 @@ def show(
 @positions.command("import")
 def import_positions(
     job: Job,
-    source: Annotated[str, typer.Option("--from", metavar=FROM_KCL, help="The lease table, in DynamoDB.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar=f"{KCL}|{FILE}",
+            help="The lease table, in DynamoDB; or a file with the lines of `positions show --json`.",
+        ),
+    ],
     apply: Apply = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also beside a living worker, and over positions that the job has.")
@@ -85,20 +87,26 @@ def import_positions(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Let a job go on after the checkpoints of the KCL: nothing is read twice or skipped. Stop the KCL's workers first.
+    """Let a job go on after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop these first.
 
     Without --apply it shows what it would write, and writes nothing.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
     properties = read_properties(job, pairs, region, endpoint, profile)
-    table_name = _table_of(source, "--from")
+    path = source.removeprefix("file:")
+    table_name = None if path and path != source else _table_of(source, "--from", f"{KCL} or {FILE}")
 
     async def move() -> None:
-        async with _transfer(properties, table_name, watch, force) as transfer:
+        moving = (
+            file_transfer(properties, Path(path), force)
+            if table_name is None
+            else kcl_transfer(properties, table_name, watch, force)
+        )
+        async with moving as transfer:
             plan = await transfer.plan_import()
             rows = [(each.shard, each.found, state_text(each.state), each.note) for each in plan]
-            typer.echo(table(("SHARD", "CHECKPOINT", "THE JOB READS", ""), rows))
+            typer.echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
             if apply:
                 await transfer.apply_import(plan)
             typer.echo(f"Written to {transfer.job.place}." if apply else DRY_RUN)
@@ -110,7 +118,7 @@ def import_positions(
 def export_positions(
     job: Job,
     target: Annotated[
-        str, typer.Option("--to", metavar=FROM_KCL, help="The lease table, in DynamoDB; created if there is none.")
+        str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
     ],
     apply: Apply = False,
     force: Annotated[
@@ -134,10 +142,10 @@ def export_positions(
     from recordpublisher.plugins.positions.kcl_export import NOT_HELD
 
     properties = read_properties(job, pairs, region, endpoint, profile)
-    table_name = _table_of(target, "--to")
+    table_name = _table_of(target, "--to", KCL)
 
     async def move() -> None:
-        async with _transfer(properties, table_name, watch, force) as transfer:
+        async with kcl_transfer(properties, table_name, watch, force) as transfer:
             plan = await transfer.plan_export()
             rows = [(each.shard, str(each.replaced or "-"), str(each.lease), each.note) for each in plan]
             typer.echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
@@ -168,41 +176,8 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _table_of(uri: str, option: str) -> str:
+def _table_of(uri: str, option: str, valid: str) -> str:
     scheme, _, name = uri.partition(":")
     if scheme != "kcl" or not name.strip("/"):
-        raise ConfigurationError(option, uri, "kcl:TABLE")
+        raise ConfigurationError(option, uri, valid)
     return name
-
-
-async def _load(properties: Properties) -> dict[str, ShardState]:
-    from recordpublisher.plugins.positions.job_positions import JobPositions
-
-    job = JobPositions(properties)
-    try:
-        states = (await job.load()).merged.shards
-    finally:
-        await job.close()
-    if not states:
-        raise StateError("the job has stored no positions: are these its properties?")
-    return dict(sorted(states.items()))
-
-
-@asynccontextmanager
-async def _transfer(
-    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AsyncIterator[PositionTransfer]:
-    from recordpublisher.plugins.positions.job_positions import JobPositions
-    from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
-    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
-    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
-
-    streams = streams_of(properties)
-    job, leases = JobPositions(properties), KclLeaseTable(table_name, properties)
-    try:
-        async with KinesisClient(properties, streams) as service:
-            yield PositionTransfer(job, leases, service, streams, properties, watch_seconds, is_forced)
-    finally:
-        await leases.close()
-        await job.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -14,9 +15,11 @@ from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, SINK, 
 
 from ..host.build_from_properties import build_sink, build_state_store
 from ..host.manager import load_registry
-from ..lag.stored_positions import SinkPositions, stores_positions
+from ..lag.group_positions import StoreOrGroupPositions
+from ..lag.stored_positions import PositionsReader, SinkPositions, stores_positions
 from ..stores.by_location import back_end_of
-from ..stores.fenced_state_stores import folder_of
+from ..stores.fenced_state_stores import ConditionalStateStore, folder_of
+from .group_import import store_as_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,7 @@ class JobPositions:
     """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError when the job stores its positions nowhere, or in a group of processes."""
-        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
-            reason = "the positions of a group of processes cannot be read or written yet"
-            raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC", reason=reason)
+        """Raises: ConfigurationError when the job stores its positions nowhere."""
         self._registry = load_registry()
         properties.check()
         self._properties = properties
@@ -62,7 +62,7 @@ class JobPositions:
         """What is stored now. Nothing is created. Raises: StateError."""
         in_sink = [] if self._sink is None else await self._sink.load()
         store = None if self._is_missing_folder() else self._opened_store()
-        in_store = [] if store is None else await store.load()
+        in_store = [] if store is None else await _reader(store).load()
         return StoredPositions(merge_snapshots(in_sink), merge_snapshots(in_store))
 
     def check_writable(self) -> None:
@@ -72,10 +72,16 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as a new generation: a subtask 0 that is running is fenced off. Raises: ConfigurationError, StateError."""
+        """Store states as a new generation: a subtask 0 that is running is fenced off. With ELASTIC as those of a new group.
+
+        Raises: ConfigurationError, StateError.
+        """
         self.check_writable()
         store = self._opened_store()
         assert store is not None  # there is a URI
+        if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            await store_as_group(_conditional_store(store), states)
+            return
         generation = await store.open_generation(0)
         await store.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
 
@@ -95,3 +101,15 @@ class JobPositions:
         """Opening a store in a folder creates it, also for a mistyped path."""
         uri = self._properties.value(STATE_URI)
         return uri is not None and back_end_of(uri) == "FILE" and not folder_of(self._properties).is_dir()
+
+
+def _reader(store: StateStore) -> PositionsReader:
+    """Reads the snapshots of subtasks, or the positions of a group of workers. A store of a plugin has no groups."""
+    return StoreOrGroupPositions(store) if isinstance(store, ConditionalStateStore) else store
+
+
+def _conditional_store(store: StateStore) -> ConditionalStore:
+    if not isinstance(store, ConditionalStateStore):
+        reason = f"{type(store).__name__} has no leases"
+        raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this store", reason=reason)
+    return store.conditional_store

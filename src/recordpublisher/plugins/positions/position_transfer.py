@@ -42,7 +42,7 @@ class PositionTransfer:
     async def plan_import(self) -> list[ImportedPosition]:
         """What the job would start from. Raises: StateError when a worker of the KCL is alive, or when the job has positions."""
         self.job.check_writable()
-        _check_unused(await self.job.load(), self.is_forced)
+        check_unused(await self.job.load(), self.is_forced)
         before = await self._read_leases()
         await self.pause(self.watch_seconds)
         leases = await self._read_leases()
@@ -112,7 +112,8 @@ class PositionTransfer:
         return await call_with_retries(lambda: self.service.server_time_ms(stream), policy)
 
 
-def _check_unused(stored: StoredPositions, is_forced: bool) -> None:
+def check_unused(stored: StoredPositions, is_forced: bool) -> None:
+    """Raises: StateError when the job has positions that imported ones would replace, or that come before them."""
     if stored.in_sink.shards:
         raise StateError(
             f"the sink has positions of {_streams(stored.in_sink)} with its rows, and the job goes on from these: "

@@ -1,0 +1,105 @@
+"""From a file of positions, as `recordpublisher positions show --json` prints them, to the shard states of another job."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
+
+from .job_positions import JobPositions
+from .kcl_import import ImportedPosition, imported_states
+from .position_transfer import check_unused
+
+
+@dataclass(frozen=True, slots=True)
+class FileTransfer:
+    """A job and a file of positions. `streams` are the job's, by name or ARN. `is_forced`: the file's replace those that the job has."""
+
+    job: JobPositions
+    path: Path
+    service: ListingPort
+    streams: Sequence[str]
+    properties: Properties
+    is_forced: bool = False
+
+    async def plan_import(self) -> list[ImportedPosition]:
+        """What the job would start from.
+
+        Raises: ConfigurationError; StateError when the file is not of these streams, or when the job has positions.
+        """
+        self.job.check_writable()
+        check_unused(await self.job.load(), self.is_forced)
+        policy = LIST_SHARDS_RETRIES.policy(self.properties)
+        listed: list[Shard] = []
+        for stream in self.streams:
+            listed += await call_with_retries(functools.partial(self.service.list_shards, stream), policy)
+        return positions_from_states(read_positions(self.path), listed, [*map(stream_name, self.streams)])
+
+    async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
+        """Store the planned positions."""
+        await self.job.store(imported_states(plan))
+
+
+def read_positions(path: Path) -> dict[str, ShardState]:
+    """The state of each shard by `Shard.key`, in the order of the file.
+
+    Raises: ConfigurationError when the file cannot be read, StateError naming the line that is no position or a shard's second one.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError("--from", f"file:{path}", "a file that can be read", reason=str(error)) from error
+    states: dict[str, ShardState] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        shard, state = _parse(line, f"line {number} of {path}")
+        if shard in states:
+            raise StateError(f"line {number} of {path} has {shard} a second time")
+        states[shard] = state
+    return states
+
+
+def positions_from_states(
+    states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
+) -> list[ImportedPosition]:
+    """What the job starts from. Raises: StateError for a stream that the job does not read, or of which the file has nothing."""
+    found = {shard.rpartition("/")[0] for shard in states}
+    if others := sorted(found - set(streams)):
+        raise StateError(
+            f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}"
+        )
+    if missing := sorted(set(streams) - found):
+        raise StateError(f"the file has no position of {', '.join(missing)}")
+    known = {shard.key for shard in listed}
+    imported = [ImportedPosition(shard, "yes", state, _note(state, shard in known)) for shard, state in states.items()]
+    return sorted(imported, key=lambda position: position.shard)
+
+
+def _parse(line: str, where: str) -> tuple[str, ShardState]:
+    try:
+        entries: dict[str, Any] = json.loads(line)
+        shard = entries.pop("shard")
+        stream, _, shard_id = shard.rpartition("/")
+        state = ShardState.from_json(entries)
+    except (ValueError, KeyError, TypeError, AttributeError, StateError) as error:
+        raise StateError(f"{where} is no position as `positions show --json` prints it: {error}") from error
+    if not stream or not shard_id:
+        raise StateError(f"{where} has the shard {shard!r}: it must be stream/shard-id")
+    return shard, state
+
+
+def _note(state: ShardState, is_listed: bool) -> str:
+    return "" if is_listed or state.ended else "the stream does not list it any more: its unread records are lost"
