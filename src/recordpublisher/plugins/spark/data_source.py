@@ -19,6 +19,7 @@ from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, Rea
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
+from .sql_tables import refuse_new_table, refuse_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         from .arrow_rows import SPARK_SCHEMA
 
+        refuse_new_table(self.options)
         # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
         options, by_shard = self._checked_options(keeps_claims=False)
         if by_shard is not None or options.properties.is_set(ENDING_POSITION):
@@ -103,6 +105,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The options of a job that reads, and a start by shard. Raises: ConfigurationError."""
         from .service.kinesis_service import check_job
 
+        refuse_table(self.options)
         given, by_shard = split_start(self.options)
         options = SparkOptions.parse(given, keeps_claims=keeps_claims)
         check_job(options)

@@ -56,6 +56,14 @@ def test_a_temporary_view_is_a_batch_read(spark, kinesis):
     assert [row.n for row in spark.sql("SELECT count(*) AS n FROM batch_view").collect()] == [20]
 
 
+def test_c2_a_table_is_refused_and_the_view_is_named(spark):
+    view = (
+        r"USING' has the value 'kinesis'; Spark passes no options .*; valid: CREATE TEMPORARY VIEW orders USING kinesis"
+    )
+    with pytest.raises(Exception, match=view):
+        spark.sql("CREATE TABLE batch_table USING kinesis OPTIONS (stream 'orders', `aws.region` 'us-east-1')")
+
+
 def test_filters_choose_the_shards_that_are_read_and_the_rows_are_those_of_spark_alone(spark, kinesis):
     stream = kinesis("batch-filters", 3)
     stream.put(30)
