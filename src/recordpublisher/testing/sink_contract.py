@@ -160,6 +160,7 @@ class SinkContract(Contract[SinkCase]):
             reader = case.start()
             stored = await reader.stored_positions()
             assert stored is None or _states(stored) == [_checkpoint(0).state]
+            await reader.close()
             await sink.write(_batch("a", 1))
             await sink.flush(_checkpoint(1))
             assert list(await case.written()) == [b"1"]

@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.local import LocalKinesis
 from recordpublisher.testing import SinkCase, SinkContract
 
 
@@ -46,6 +47,38 @@ class TestMap(TestCallback):
             payloads.append(record.data)
 
         return rp.MapSink(handle)
+
+
+class TestReactive(SinkContract):
+    @asynccontextmanager
+    async def open_case(self):
+        payloads = []
+
+        async def written():
+            return payloads
+
+        def start():
+            sink = rp.ReactiveSink(buffer=10)
+            sink.records.subscribe(lambda record: payloads.append(record.data))
+            return sink
+
+        yield SinkCase(start, written)
+
+
+class TestKinesis(SinkContract):
+    @asynccontextmanager
+    async def open_case(self):
+        async with LocalKinesis(streams={"copy": 1}) as endpoint:
+            properties = endpoint.properties()
+
+            async def written():
+                copied = rp.MemorySink()
+                start = {"flink.stream.initpos": "TRIM_HORIZON"}
+                async with rp.DataFetcher("copy", properties | start, sink=copied) as fetcher:
+                    await fetcher.run_bounded(stop_at_tip=True)
+                return [record.data for record in copied.records]
+
+            yield SinkCase(lambda: rp.KinesisSink("copy", properties, ordering="PER_KEY"), written)
 
 
 class InFolder(SinkContract):
