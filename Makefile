@@ -13,7 +13,7 @@ CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" py
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions release pins clean servers
+.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -111,13 +111,15 @@ NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 
 test-all: test minimums $(NEWEST)  ## the suite, and the core's tests with the oldest and the newest dependencies on each Python there is
 
-newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python: make newest-3.13
-	@if $(BIN)/uv python find --quiet --no-python-downloads $* >/dev/null 2>&1; then $(MAKE) --no-print-directory core-of-$*; \
-	else echo "Python $* is missing: its tests are skipped"; test "$(CI)" != true; fi
+# A shim of pyenv runs only the versions that PYENV_VERSION names.
+PYENV_VERSIONS = $${PYENV_VERSION:-$$(pyenv versions --bare 2>/dev/null | paste -sd: -)}
 
-core-of-%: $(STAMP)
-	$(BIN)/uv venv --quiet --clear --python $* .venvs/newest-$*
-	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS)
+newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python: make newest-3.13
+	@python=$$(PYENV_VERSION=$(PYENV_VERSIONS) $(BIN)/uv python find --no-python-downloads $* 2>/dev/null); \
+	if test -z "$$python"; then echo "Python $* is missing: its tests are skipped"; test "$(CI)" != true; exit; fi; \
+	set -e; echo "Python $*: $$python"; \
+	$(BIN)/uv venv --quiet --clear --python $$python .venvs/newest-$*; \
+	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS); \
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
 compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, and the KCL, on the embedded endpoint; needs Maven, npm, Go (four minutes)
@@ -160,12 +162,17 @@ distributions: $(STAMP)  ## the sdist and the wheel in dist/, checked as the pac
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
 
+installed: distributions  ## the quick starts of each role, where only the wheel is installed (two minutes)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venvs/wheel
+	$(BIN)/uv pip install --quiet --python .venvs/wheel/bin/python -c constraints.txt "$$(echo dist/*.whl)[spark,cli,sql,parquet,pytest]" pip setuptools wheel hypothesis pytest-asyncio pytest-timeout
+	.venvs/wheel/bin/pytest -p no:cacheprovider tests/docs/test_quick_starts.py
+
 release: $(STAMP)  ## everything that must be right before a release; it uploads nothing
 	$(BIN)/python .ci/release_checks.py
 	.ci/run
-	$(MAKE) --no-print-directory test-all docs
+	$(MAKE) --no-print-directory $(NEWEST) docs
 	git diff --exit-code
-	$(MAKE) --no-print-directory distributions
+	$(MAKE) --no-print-directory installed
 	@echo "Ready. To publish: git tag v$$($(BIN)/python -c 'from importlib.metadata import version; print(version("recordpublisher"))'), and push the tag."
 
 # exact versions: aiobotocore allows few versions of botocore, and without pins pip could try many for minutes

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import recordpublisher
 from recordpublisher.local import LocalKinesisThread
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = Path(recordpublisher.__file__).parents[1]
 
 
 def command(*arguments: str, path: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +60,6 @@ def sdk_environment(endpoint: LocalKinesisThread) -> dict[str, str]:
 
 
 def process_environment(path: Path | None = None, **environment: str) -> dict[str, str]:
-    """The environment in which this checkout's package is found."""
+    """The environment in which the package under test is found: this checkout's, or an installed wheel."""
     places = [str(path)] if path else []
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, str(ROOT / "src")]), **environment}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, str(PACKAGE)]), **environment}
