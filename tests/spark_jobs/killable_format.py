@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.plugins.spark.chosen_columns import chosen_columns
 from recordpublisher.plugins.spark.continuous.stream_reader import ContinuousPartition, ContinuousStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop
@@ -30,7 +31,8 @@ class KillableSource(KinesisSource):
 
     def streamReader(self, schema: Any) -> KillableReader | KillableContinuousReader:  # noqa: N802
         options = self.query_options()
-        return KillableContinuousReader(options) if options.is_continuous else KillableReader(options)
+        reader = KillableContinuousReader if options.is_continuous else KillableReader
+        return reader(options, chosen_columns(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
         return KillableWriter(WriteOptions.parse(self.options), schema)

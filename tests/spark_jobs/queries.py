@@ -95,10 +95,11 @@ class Kinesis:
         return frame.select("*", number)
 
 
-def to_parquet(frame: Any, folder: Path, **trigger: Any) -> Any:
+def to_parquet(frame: Any, folder: Path, name: str | None = None, **trigger: Any) -> Any:
     """A query that writes Parquet, started."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer if name is None else writer.queryName(name)
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from urllib.request import urlopen
 
 import pytest
 
@@ -65,13 +67,27 @@ def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     stream = kinesis("fan-out")
     stream.put(1000)
     fan_out = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "spark"}
-    query = to_parquet(stream.load(spark, tmp_path, **fan_out), tmp_path)
+    properties = {**stream.served.endpoint.properties(), **fan_out}
+    progress = rp.spark.ProgressListener("127.0.0.1:0")
+    listeners = (progress, rp.spark.ConsumerDeregistration(stream.name, properties, query="fan-out"))
+    for listener in listeners:
+        spark.streams.addListener(listener)
+    query = to_parquet(stream.load(spark, tmp_path, **fan_out), tmp_path, "fan-out")
     wait_for_rows(query, 1000)
     stream.split(1)
     stream.put(500)
     wait_for_rows(query, 1500)
     wait_until_quiet(query)
+    with urlopen(progress.url) as page:
+        assert re.search(
+            r'recordpublisher_spark_records_total{query="fan-out",source="0"} 1\d\d\d\n', page.read().decode()
+        )
+    assert names_of_consumers(stream) == ["spark"]
     query.stop()
+    wait_until_no_consumer_is_left(stream)
+    for listener in listeners:
+        spark.streams.removeListener(listener)
+    progress.close()
     assert numbers(spark, tmp_path) == list(range(1500))
     ends = json.loads(query.lastProgress["sources"][0]["endOffset"])["shards"].values()
     assert all("continuation" in shard["state"] for shard in ends)  # F6: quiet shards continue after their last event

@@ -185,3 +185,10 @@ def test_a_default_that_differs_is_named_with_ours_unless_the_option_is_set(pars
 def test_our_own_options_warn_of_nothing():
     with warnings.catch_warnings(action="error"):
         read_options(stream="orders", maxFetchTime="2s")
+
+
+def test_deregistration_by_the_query_is_refused_with_the_listener_and_without_it_nothing_is_deregistered():
+    options = read_options(streamName="orders", requireConsumerDeregistration="false")
+    assert options.properties["flink.stream.efo.deregister"] == "NEVER"
+    with pytest.raises(ConfigurationError, match=r"'requireConsumerDeregistration' .*rp.spark.ConsumerDeregistration"):
+        read_options(streamName="orders", requireConsumerDeregistration="true")

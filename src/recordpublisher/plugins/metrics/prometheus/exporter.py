@@ -22,7 +22,7 @@ class PrometheusExporter(MetricsExporter):
 
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
-        self._host, self._port = _host_and_port(self._address)
+        self._host, self._port = host_and_port(self._address)
         self._pages = HttpPages({"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready})
 
     @property
@@ -67,7 +67,8 @@ def _health_page(reasons: list[str]) -> Page:
     return Page("\n".join([*(reasons or ["ok"]), ""]).encode(), status=503 if reasons else 200)
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an address. Raises: ConfigurationError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 <= int(port) < 65_536:
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)

@@ -36,8 +36,8 @@ def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth])
         of_subtasks.append((f'subtask="{each.subtask}"', each.values))
         of_shards += [(_shard_labels(key, each.subtask), values) for key, values in each.shards.items()]
     lines = [
-        *_family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
-        *_family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
+        *family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
+        *family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
     ]
     of_sinks = [(f'subtask="{each.subtask}"', sink_values(each)) for each in given]
     tables = (
@@ -48,11 +48,12 @@ def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth])
     for metrics, rows in tables:
         for metric in metrics:
             kind = "counter" if metric.type is MetricType.COUNTER else "gauge"
-            lines += _family(metric.prometheus_name, kind, metric.description, _samples(metric, rows))
+            lines += family(metric.prometheus_name, kind, metric.description, _samples(metric, rows))
     return "".join(lines)
 
 
-def _family(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
+def family(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
+    """A metric with its lines, each of which begins behind the name."""
     escaped = description.replace("\\", "\\\\").replace("\n", "\\n")
     return [f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n", *[f"{name}{sample}\n" for sample in samples]]
 
@@ -62,15 +63,16 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
     source, number = metric.source, metric.number
     if metric.type is MetricType.TEXT:
         given = [(labels, values.get(source)) for labels, values in rows]
-        return [f'{{{labels},{metric.stem}="{_escaped(text)}"}} 1' for labels, text in given if text is not None]
+        return [f'{{{labels},{metric.stem}="{escaped_label(text)}"}} 1' for labels, text in given if text is not None]
     numbers = [(labels, number(values.get(source))) for labels, values in rows]
     return [f"{{{labels}}} {value!r}" for labels, value in numbers if value is not None]
 
 
 def _shard_labels(key: str, subtask: int) -> str:
     stream, _, shard = key.rpartition("/")
-    return f'stream="{_escaped(stream)}",shard="{_escaped(shard)}",subtask="{subtask}"'
+    return f'stream="{escaped_label(stream)}",shard="{escaped_label(shard)}",subtask="{subtask}"'
 
 
-def _escaped(text: str) -> str:
+def escaped_label(text: str) -> str:
+    """A text as the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class PeerOption:
     """One option of another connector: taken as our property `ours`, or refused with the reason.
 
-    - `values`: theirs (lower case) to ours, where they differ; others are refused.
+    - `values`: theirs (lower case) to ours, where they differ; others are refused, for the `reason`.
     - `unit`: the unit of their plain numbers, where it differs from ours.
     - `also`: what the option implies.
     - `default`: their default, where it means something else than ours.
@@ -23,6 +23,7 @@ class PeerOption:
     also: Mapping[str, str] = field(default_factory=dict)
     default: str = ""
     refused: str = ""
+    reason: str = ""
 
 
 START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", "earliest": "TRIM_HORIZON"}
@@ -43,6 +44,7 @@ PAUSE = "use 'flink.shard.getrecords.intervalmillis'"
 QUIET = "not needed: a quiet stream runs no batches ('probeInterval')"
 CREDENTIALS = "use 'aws.credentials.provider'"
 PREFETCH = "nothing is fetched ahead: use 'maxBytesPerBatch' or 'maxBytesPerTask'"
+DEREGISTER = "Spark does not tell a source when its query ends: add the listener rp.spark.ConsumerDeregistration"
 FLUSH = "not needed: a batch ends when every record was acknowledged"
 
 AWSLABS = (
@@ -121,7 +123,7 @@ DATABRICKS = (
     PeerOption("consumerMode", PUBLISHER, {"polling": "POLLING", "efo": "EFO"}),
     PeerOption("consumerName", "flink.stream.efo.consumername"),
     PeerOption("consumerNamePrefix", refused="a consumer is not named by the query's id: use 'consumerName', one for each query"),
-    PeerOption("requireConsumerDeregistration", refused="Spark does not tell when a query ends: call rp.spark.deregister_consumers"),
+    PeerOption("requireConsumerDeregistration", "flink.stream.efo.deregister", {"false": "NEVER"}, reason=DEREGISTER),
     PeerOption("maxRecordsPerFetch", PER_READ),
     PeerOption("maxFetchRate", refused="the limits of the service are kept without it: use 'flink.shard.getrecords.intervalmillis'"),
     PeerOption("maxFetchDuration", WINDOW),

@@ -53,8 +53,8 @@ def _translated(option: PeerOption, value: str) -> dict[str, str]:
         ours = option.values.get(value.lower())
         if ours is None:
             valid = ", ".join(option.values)
-            reason = f"for a start at a time use '{table.INITIAL_POSITION.key}'" if option.values is START else ""
-            raise ConfigurationError(option.key, value, valid, reason=reason)
+            at_time = f"for a start at a time use '{table.INITIAL_POSITION.key}'" if option.values is START else ""
+            raise ConfigurationError(option.key, value, valid, reason=option.reason or at_time)
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
     declared = _declared(option.ours)

@@ -1,0 +1,75 @@
+"""ProgressListener: the figures of the queries of a Spark, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from recordpublisher.plugins.metrics.http_pages import HttpPages, Page
+from recordpublisher.plugins.metrics.prometheus.exporter import host_and_port
+from recordpublisher.plugins.metrics.prometheus.text_format import CONTENT_TYPE
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.table import PROMETHEUS_ADDRESS
+
+from ..python_worker import worker_loop
+from .progress_metrics import page_of_queries
+
+
+class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
+    """`spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))` serves `/metrics` in the driver's process.
+
+    The figures are those of `latestOffset` in the progress, for each query that reads with this library. Queries over Spark Connect have
+    their listeners in the server, which serves the page.
+    """
+
+    def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
+        """Listen at host:port; port 0 takes a free one. Raises: ConfigurationError when the address cannot be used."""
+        self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        self._pages = HttpPages({"/metrics": self._page})
+        host, port = host_and_port(address)
+        try:
+            port = worker_loop().run(self._pages.listen(host.strip("[]"), port))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            valid = "an address of this machine with a free port"
+            raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, valid, reason=reason) from error
+        self.url = f"http://{host}:{port}/metrics"
+        """Where the page is."""
+
+    def close(self) -> None:
+        """Stop listening."""
+        worker_loop().run(self._pages.close())
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Does nothing: there are no figures yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Keep the figures of the last batch."""
+        progress = event.progress
+        found = [figures for source in progress.sources if (figures := _figures_of(source.latestOffset)) is not None]
+        if found:
+            of_query = {"inputRowsPerSecond": progress.inputRowsPerSecond, "batchDurationMs": progress.batchDuration}
+            name = progress.name or str(progress.id)
+            self._runs[str(progress.runId)] = (name, [{**of_query, **figures} for figures in found])
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Does nothing: the figures of the last batch stay."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Forget the run."""
+        self._runs.pop(str(event.runId), None)
+
+    async def _page(self) -> Page:
+        return Page(page_of_queries(list(self._runs.values())).encode(), content_type=CONTENT_TYPE)
+
+
+def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
+    """The figures that this source reports; None for the offset of another one."""
+    try:
+        figures = json.loads(latest_offset or "null")
+    except ValueError:
+        return None
+    return figures if isinstance(figures, dict) and {"batch", "globalWatermark"} <= figures.keys() else None

@@ -1,0 +1,74 @@
+"""When a listener deregisters the consumers of a query (F8)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from recordpublisher.plugins.spark.listeners.consumer_deregistration import ConsumerDeregistration
+from recordpublisher.publishers.errors import ConfigurationError, TransientError
+
+PROPERTIES = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "mine"}
+
+
+class Calls(list):
+    """Records the calls; `failure` is raised by them."""
+
+    failure = None
+
+    def __call__(self, streams, properties):
+        self.append(streams)
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def calls():
+    return Calls()
+
+
+@pytest.fixture
+def listener(calls):
+    return ConsumerDeregistration("orders", PROPERTIES, "to-parquet", calls)
+
+
+def run(listener, name, number, *, error=None, ends=True):
+    listener.onQueryStarted(SimpleNamespace(name=name, runId=number))
+    if ends:
+        listener.onQueryTerminated(SimpleNamespace(runId=number, exception=error))
+
+
+def test_f8_a_query_that_ends_without_an_error_has_ended_for_good(listener, calls):
+    run(listener, "to-parquet", 1)
+    assert calls == ["orders"]
+
+
+def test_f8_a_query_that_failed_is_expected_to_start_again(listener, calls):
+    run(listener, "to-parquet", 1, error="java.lang.Exception: away")
+    assert calls == []
+
+
+def test_f8_other_queries_are_left_alone(listener, calls):
+    run(listener, "other", 1)
+    run(listener, None, 2)
+    assert calls == []
+
+
+def test_f8_another_run_that_goes_on_keeps_the_consumers(listener, calls):
+    run(listener, "to-parquet", 2, ends=False)
+    run(listener, "to-parquet", 1)
+    assert calls == []
+
+
+def test_f8_an_error_of_the_calls_is_a_warning(listener, calls, caplog):
+    calls.failure = TransientError("DeregisterStreamConsumer", "Unavailable", "away")
+    run(listener, "to-parquet", 1)
+    assert "the consumers of query to-parquet stay registered, and AWS charges for them: Deregister" in caplog.text
+
+
+def test_c2_consumer_and_query_need_names():
+    with pytest.raises(ConfigurationError, match=r"flink.stream.efo.consumername"):
+        ConsumerDeregistration("orders", {"aws.region": "us-east-1"}, "to-parquet")
+    with pytest.raises(ConfigurationError, match="queryName"):
+        ConsumerDeregistration("orders", PROPERTIES, "")
