@@ -111,6 +111,7 @@ async def test_the_worst_lag_is_first_and_the_sentence_says_what_alignment_waits
         await tab.wait(READ)
         cells = await tab.value(CELLS)
 
+        assert len(cells) == 24
         assert cells[0] == [
             "shardId-000000000007", "1", "5.2 min", "31.5", "103 kB", "0", "no", "no", "3.0 h", "yes"
         ]  # fmt: skip
@@ -149,6 +150,33 @@ async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
         assert totals == ["1", *"--------"]
         assert await tab.value("document.getElementById('alignment').textContent") == "What alignment waits for: -"
         assert await tab.value("document.getElementById('subtasks').textContent") == "-"
+
+
+TREE = "[...document.querySelectorAll('#tree li')].map(item => item.innerText.split('\\n')[0])"
+
+
+async def test_splits_and_merges_are_a_tree(url, source, tmp_path):
+    parents = {2: [0], 3: [0], 4: [3, 1], 5: [4], 6: [4]}
+    names = [f"shardId-{number:012}" for number in range(8)]
+    shards = [shard(number, parents=[names[each] for each in parents.get(number, [])]) for number in range(1, 8)]
+    source.given = job(24, shards=shards)
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+
+        assert await tab.value(TREE) == [
+            f"{names[0]} no longer read",
+            f"{names[2]} reading",
+            f"{names[3]} reading",
+            f"{names[4]} reading, from a merge with {names[1]}",
+            f"{names[5]} reading",
+            f"{names[6]} reading",
+            f"{names[1]} reading, merged into {names[4]}",
+        ]
+        depth = "[...document.querySelectorAll('#tree li')].map(item => document.evaluate('count(ancestor::li)', item).numberValue)"
+        assert await tab.value(depth) == [0, 1, 1, 2, 3, 3, 0]
+
+        source.given = job(24, shards=[shard(number, parents=[]) for number in range(3)])
+        await tab.wait("element('tree').textContent === 'No shard was split or merged.'")
 
 
 async def test_the_keyboard_filters_and_sorts(url, tmp_path):

@@ -209,6 +209,13 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         lambda view: view.entry.stage.name,
     ),
     Metric(
+        "parents",
+        TEXT,
+        "",
+        "the shards that were split or merged into it, separated by a space; null: none",
+        lambda view: " ".join(view.entry.shard.parents) or None,
+    ),
+    Metric(
         "watermark",
         GAUGE,
         "epoch ms",

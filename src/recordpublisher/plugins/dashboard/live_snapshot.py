@@ -71,6 +71,7 @@ class LiveSnapshots:
             is_excluded=values["excluded"],
             loss_ms=values["timeToRetentionLossMs"],
             alarm=values["alarm"],
+            parents=(values["parents"] or "").split(),
         )
 
 

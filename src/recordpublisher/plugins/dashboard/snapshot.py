@@ -12,7 +12,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     - `lag_ms`: how far its reader is behind the newest record. `loss_ms`: until a record that was not written may be past retention.
     - `watermark`: of the last record written, epoch ms. `records_per_second`, `bytes_per_second`: written lately.
-    - `stage`: WAITING for its parents, READING, DRAINING, ENDED.
+    - `stage`: WAITING for its parents, READING, DRAINING, ENDED. `parents`: the ids of the shards that were split or merged into it.
     """
 
     stream: str
@@ -28,6 +28,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     is_excluded: bool | None = None
     loss_ms: int | None = None
     alarm: bool | None = None
+    parents: list[str] | None = None
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):

@@ -42,6 +42,7 @@ class StoredSnapshots:
             is_idle=lag.is_idle,
             loss_ms=lag.loss_ms,
             alarm=lag.alarm is not None,
+            parents=list(lag.parents),
         )
 
 

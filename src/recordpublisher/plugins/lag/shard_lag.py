@@ -18,9 +18,9 @@ class ShardLag:
     `lag_ms`: the age of its oldest record that no checkpoint covers, 0 when there is none. `unread`: whether there is one.
     `is_idle`: no record arrived within the alarm interval; `idle_ms`: since the last one, where that is known. `loss_ms`: until that
     oldest record is past retention. `subtask`: whose checkpoint the position is from; with ELASTIC assignment `worker`, which has the
-    shard's lease. `alarm`: why the shard needs attention.
+    shard's lease. `alarm`: why the shard needs attention. `parents`: the shards that were split or merged into it.
 
-    The four before the last are known only where no positions are stored, see ShardActivity.
+    `tip` and the three after it are known only where no positions are stored, see ShardActivity.
     """
 
     shard: str
@@ -38,6 +38,7 @@ class ShardLag:
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     worker: str | None = None
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int |
         idle_ms=idle_ms,
         loss_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
         worker=probe.worker,
+        parents=probe.shard.parents,
     )
 
 
@@ -83,14 +85,19 @@ def _lag_without_positions(shard: Shard, activity: ShardActivity) -> ShardLag:
     rate = activity.records_per_second
     is_idle = None if rate is None else rate == 0
     idle_ms = activity.tip_age_ms
-    return ShardLag(shard.shard_id, None, None, None, None, None, is_idle, idle_ms, None, **asdict(activity))
+    return ShardLag(
+        shard.shard_id, None, None, None, None, None, is_idle, idle_ms, None, **asdict(activity), parents=shard.parents
+    )
 
 
 def lost_shard_lag(key: str, state: ShardState, subtask: int | None) -> ShardLag:
     """A shard that was not read to its end and is no longer listed: an alarm at once (S5)."""
     position = None if state.position is None else str(state.position)
     alarm = "the stream no longer lists it: what was not read is past retention and lost"
-    return ShardLag(key.rsplit("/", 1)[1], subtask, position, state.watermark, None, None, None, None, None, alarm)
+    shard_id = key.rsplit("/", 1)[1]
+    return ShardLag(
+        shard_id, subtask, position, state.watermark, None, None, None, None, None, alarm, parents=state.parents
+    )
 
 
 def is_overdue(lag: ShardLag, interval_ms: int) -> bool:

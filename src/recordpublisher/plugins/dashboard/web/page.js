@@ -1,7 +1,7 @@
 "use strict";
 const POLL_MS = 2000, POINTS = 900, ROW_PX = 28, SPARE_ROWS = 10;
 const element = (id) => document.getElementById(id);
-let snapshot = null, receivedAt = 0, failedSince = null, sortBy = "lag", descending = true, shown = [];
+let snapshot = null, receivedAt = 0, failedSince = null, sortBy = "lag", descending = true, shown = [], drawnTree = "";
 const history = [];
 
 const known = (value) => value !== null && value !== undefined;
@@ -89,6 +89,29 @@ function drawChart(name, index, text) {
   element(name + "-chart").firstElementChild.setAttribute("d", path);
 }
 
+// A shard with two parents stands below the first of them.
+function drawTree() {
+  const keyOf = (shard) => `${shard.stream}/${shard.shard}`, parentsOf = (shard) => (shard?.parents ?? []).map((id) => `${shard.stream}/${id}`);
+  const shards = new Map(snapshot.shards.map((shard) => [keyOf(shard), shard])), children = new Map();
+  for (const shard of snapshot.shards) for (const parent of parentsOf(shard)) children.set(parent, [...(children.get(parent) ?? []), keyOf(shard)]);
+  const drawn = JSON.stringify([[...children], [...shards.values()].map((shard) => shard.stage)]);
+  if (drawn === drawnTree) return;
+  drawnTree = drawn;
+  const name = (key) => isOneStream() ? key.slice(key.lastIndexOf("/") + 1) : key;
+  const stage = (shard) => !shard ? "no longer read" : (shard.stage ?? "-").toLowerCase();
+  const list = (keys) => { const made = make("ul"); made.append(...keys.sort().map(branch)); return made; };
+  const branch = (key) => {
+    const shard = shards.get(key), parents = parentsOf(shard), below = children.get(key) ?? [], item = make("li", name(key) + " ");
+    const elsewhere = below.filter((child) => parentsOf(shards.get(child))[0] !== key);
+    const notes = [stage(shard), ...(parents.length > 1 ? ["from a merge with " + name(parents[1])] : []), ...elsewhere.map((child) => "merged into " + name(child))];
+    const rest = below.filter((child) => !elsewhere.includes(child));
+    item.append(make("span", notes.join(", ")), ...(rest.length ? [list(rest)] : []));
+    return item;
+  };
+  const roots = [...children.keys()].filter((key) => !parentsOf(shards.get(key)).length), isKnown = knownValues("parents").length > 0;
+  element("tree").replaceChildren(roots.length ? list(roots) : make("span", isKnown ? "No shard was split or merged." : "-"));
+}
+
 function chooseShards() {
   const words = element("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const marks = { idle: "isIdle", held: "isHeld", alarm: "alarm" };
@@ -103,7 +126,7 @@ function chooseShards() {
 }
 function drawRows() {
   const scroll = element("scroll"), from = Math.max(0, Math.min(Math.floor(scroll.scrollTop / ROW_PX), shown.length) - SPARE_ROWS);
-  const to = Math.min(shown.length, from + Math.ceil(scroll.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+  const to = Math.min(shown.length, from + Math.ceil(innerHeight / ROW_PX) + 2 * SPARE_ROWS);
   const space = (rows) => { const row = make("tr", null, "space"); row.ariaHidden = "true"; const cell = make("td"); cell.colSpan = COLUMNS.length; cell.style.height = rows * ROW_PX + "px"; row.append(cell); return row; };
   const rows = shown.slice(from, to).map((shard, at) => {
     const row = make("tr", null, shard.alarm ? "alarm" : "");
@@ -142,6 +165,7 @@ function draw() {
   drawSubtasks();
   drawChart("rate", 0, number);
   drawChart("lag", 1, duration);
+  drawTree();
   chooseShards();
 }
 function drawAge() {
