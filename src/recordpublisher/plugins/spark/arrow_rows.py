@@ -7,10 +7,11 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
+
+from .column_buffers import INSTANT, binary_column, instant_column, number_column, repeated_column, text_column
 
 SPARK_SCHEMA = (
     "stream STRING, shardId STRING, partitionKey STRING, explicitHashKey STRING, sequenceNumber STRING, subSequenceNumber LONG, "
@@ -19,7 +20,6 @@ SPARK_SCHEMA = (
 ROWS_PER_BATCH = 20_000
 """Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
 
-_INSTANT = pa.timestamp("us", tz="UTC")
 ARROW_SCHEMA = pa.schema(
     [
         ("stream", pa.string()),
@@ -28,8 +28,8 @@ ARROW_SCHEMA = pa.schema(
         ("explicitHashKey", pa.string()),
         ("sequenceNumber", pa.string()),
         ("subSequenceNumber", pa.int64()),
-        ("approximateArrivalTimestamp", _INSTANT),
-        ("eventTime", _INSTANT),
+        ("approximateArrivalTimestamp", INSTANT),
+        ("eventTime", INSTANT),
         ("data", pa.binary()),
     ]
 )
@@ -42,7 +42,7 @@ def arrow_columns(*batches: RecordBatch, schema: pa.Schema = ARROW_SCHEMA) -> pa
     if "eventTime" in schema.names:
         is_arrival = all(batch.event_time_column is batch.arrival_millis for batch in batches)
         arrivals = columns.get("approximateArrivalTimestamp") if is_arrival else None
-        columns["eventTime"] = _instants(_column(batches, "event_time_column")) if arrivals is None else arrivals
+        columns["eventTime"] = instant_column(_column(batches, "event_time_column")) if arrivals is None else arrivals
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -52,25 +52,18 @@ def _column(batches: Sequence[RecordBatch], name: str) -> Sequence[Any]:
 
 
 def _repeated(batches: Sequence[RecordBatch], name: str) -> Any:
-    return pa.concat_arrays([pa.repeat(pa.scalar(getattr(batch, name)), len(batch)) for batch in batches])
-
-
-def _instants(millis: Any) -> Any:
-    # in microseconds, as Spark needs, an event time beyond the year 290,000 would overflow: it becomes null
-    whole = pa.array(millis, pa.int64())
-    fits = pc.and_(pc.less_equal(whole, 2**63 // 1000), pc.greater_equal(whole, -(2**63) // 1000 + 1))
-    return pc.multiply(pc.if_else(fits, whole, None), 1000).cast(_INSTANT)
+    return repeated_column((getattr(batch, name), len(batch)) for batch in batches)
 
 
 _BUILDERS: dict[str, Callable[[Sequence[RecordBatch]], Any]] = {
     "stream": lambda batches: _repeated(batches, "stream"),
     "shardId": lambda batches: _repeated(batches, "shard_id"),
-    "partitionKey": lambda batches: pa.array(_column(batches, "partition_keys"), pa.string()),
-    "explicitHashKey": lambda batches: pa.array(_column(batches, "explicit_hash_keys"), pa.string()),
-    "sequenceNumber": lambda batches: pa.array(_column(batches, "sequence_numbers"), pa.string()),
-    "subSequenceNumber": lambda batches: pa.array(_column(batches, "sub_sequence_numbers"), pa.int64()),
-    "approximateArrivalTimestamp": lambda batches: _instants(_column(batches, "arrival_millis")),
-    "data": lambda batches: pa.array(_column(batches, "data"), pa.binary()),
+    "partitionKey": lambda batches: text_column(_column(batches, "partition_keys")),
+    "explicitHashKey": lambda batches: text_column(_column(batches, "explicit_hash_keys")),
+    "sequenceNumber": lambda batches: text_column(_column(batches, "sequence_numbers")),
+    "subSequenceNumber": lambda batches: number_column(_column(batches, "sub_sequence_numbers")),
+    "approximateArrivalTimestamp": lambda batches: instant_column(_column(batches, "arrival_millis")),
+    "data": lambda batches: binary_column(_column(batches, "data")),
 }
 
 

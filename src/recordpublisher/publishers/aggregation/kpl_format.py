@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from itertools import compress, repeat
 from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from ..records import UserRecord
 from ..shards import hash_key_from
@@ -115,7 +113,7 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
         if max(length, len(table), len(hash_table)) > STEP:
             return LongAggregate(length, read, table, hash_table)
         whole_aggregate = SubRecords(read(0, length), _texts(table), _texts(hash_table) if hash_table else [])
-    except (DecodeError, UnicodeDecodeError):
+    except (_protobuf().DecodeError, UnicodeDecodeError):
         return None
     return whole_aggregate if whole_aggregate.has_all_keys() else None
 
@@ -124,7 +122,7 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
     """Encode an aggregate of (partition key, explicit hash key, data). Each key is stored once, in a table."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
-    whole = AggregatedRecord()
+    whole = _protobuf().AggregatedRecord()
     add = whole.records.add
     for key, hash_key, data in parts:
         index = keys.setdefault(key, len(keys))
@@ -153,12 +151,12 @@ _Parsed = tuple[int, Callable[[int, int], Columns], Any]
 
 def _columns(message: bytes) -> _Parsed | None:
     """Parse all columns at once. None: their lengths differ, so they cannot be matched. Raises: DecodeError."""
-    whole = AggregatedColumns.FromString(message)
+    whole = _protobuf().AggregatedColumns.FromString(message)
     parts = whole.records
     data, keys, hash_keys = parts.data, parts.partition_key_index, parts.explicit_hash_key_index
     length = len(data)
     if not length and whole.HasField("records"):
-        raise DecodeError("no sub-record has data")
+        raise _protobuf().DecodeError("no sub-record has data")
     if len(keys) != length or (hash_keys and len(hash_keys) != length):
         return None
     explicit = hash_keys if hash_keys and whole.explicit_hash_key_table else None
@@ -171,7 +169,7 @@ def _columns(message: bytes) -> _Parsed | None:
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
     """Parse record by record: only some have an explicit hash key. None: one lacks data or key. Raises: DecodeError."""
-    whole = AggregatedRecord.FromString(message)
+    whole = _protobuf().AggregatedRecord.FromString(message)
     if not whole.IsInitialized():
         return None
     has_hash_keys = bool(whole.explicit_hash_key_table)
@@ -195,29 +193,9 @@ def _texts(keys: Sequence[bytes]) -> list[str]:
     return list(map(bytes.decode, keys))
 
 
-_Field = descriptor_pb2.FieldDescriptorProto
+@functools.cache
+def _protobuf() -> Any:
+    """The messages of protobuf, imported with the first aggregate: most processes that read see none."""
+    from . import kpl_messages
 
-
-def _messages(package: str, of_record: int, records: int) -> Any:
-    """Make the message class of AggregatedRecord, with the given labels for its sub-records and their fields."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
-    record = file.message_type.add(name="Record")
-    explicit = _Field.LABEL_REPEATED if of_record == _Field.LABEL_REPEATED else _Field.LABEL_OPTIONAL
-    record.field.add(name="partition_key_index", number=1, type=_Field.TYPE_UINT64, label=of_record)
-    record.field.add(name="explicit_hash_key_index", number=2, type=_Field.TYPE_UINT64, label=explicit)
-    record.field.add(name="data", number=3, type=_Field.TYPE_BYTES, label=of_record)
-    whole = file.message_type.add(name="AggregatedRecord")
-    whole.field.add(name="partition_key_table", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_REPEATED)
-    whole.field.add(name="explicit_hash_key_table", number=2, type=_Field.TYPE_BYTES, label=_Field.LABEL_REPEATED)
-    whole.field.add(name="records", number=3, type=_Field.TYPE_MESSAGE, label=records, type_name=f".{package}.Record")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.AggregatedRecord"))
-
-
-AggregatedRecord = _messages("recordpublisher.kpl", _Field.LABEL_REQUIRED, _Field.LABEL_REPEATED)
-"""As the KPL defines it: a message for each sub-record."""
-AggregatedColumns = _messages("recordpublisher.kpl.columns", _Field.LABEL_REPEATED, _Field.LABEL_OPTIONAL)
-"""The same bytes, parsed as columns. Here the sub-record message is not repeated but its fields are. Protobuf merges a message that occurs
-again with the one before and appends its repeated fields ("Last One Wins"). So the parser fills three columns and makes no object for
-each sub-record."""
+    return kpl_messages

@@ -32,7 +32,6 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..options import SparkOptions
 from ..python_worker import worker_loop
-from .efo_consumers import registered_consumers
 from .new_data_watch import NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -98,6 +97,8 @@ class KinesisService:
     def consumer_arns(self) -> Mapping[str, str]:
         """Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8)."""
         if self._arns is None:
+            from .efo_consumers import registered_consumers
+
             options = self._options
             self._arns = registered_consumers(options.streams, options.properties) if options.is_fan_out else {}
         return self._arns
@@ -173,11 +174,6 @@ class KinesisService:
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
     made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
     return made
-
-
-def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """The properties of the tasks, which do not register consumers, since the driver did."""
-    return properties.merged({**arns, table.REGISTRATION.key: "NONE"}) if arns else properties
 
 
 def check_job(options: SparkOptions) -> None:

@@ -1,0 +1,66 @@
+"""Arrow columns made of buffers: the same as pyarrow's own, without what those import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from recordpublisher.plugins.spark.column_buffers import (
+    INSTANT,
+    binary_column,
+    instant_column,
+    number_column,
+    repeated_column,
+    text_column,
+)
+
+from processes.command_line import process_environment
+
+COLUMNS = """
+import sys
+import pyarrow
+import recordpublisher.plugins.spark.source.read_task
+import recordpublisher.publishers.polling
+from recordpublisher.plugins.spark.arrow_rows import arrow_columns
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+arrow_columns(RecordBatch(Shard("s", "a"), [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]))
+print(*sorted({"google.protobuf", "pandas", "pyarrow.compute", "recordpublisher.plugins.spark.service.kinesis_service"} & set(sys.modules)))
+"""
+
+
+def same(made, values, kind):
+    made.validate(full=True)
+    assert made.equals(pa.array(values, kind))
+
+
+@pytest.mark.parametrize(
+    "texts", [[], ["a"], ["", "ab", ""], [None] * 9, ["a", None, "\u00fc\u4e2d"] * 9, ["z\u00fc", "\U0001f600", ""]]
+)
+def test_text(texts):
+    same(text_column(texts), texts, pa.string())
+
+
+@pytest.mark.parametrize("values", [[], [b""], [b"\x00\xff", b"", b"abc"]])
+def test_bytes(values):
+    same(binary_column(values), values, pa.binary())
+
+
+def test_repeated_text():
+    same(repeated_column([("a", 2), ("\u00fc", 1), ("b", 0)]), ["a", "a", "\u00fc"], pa.string())
+
+
+def test_numbers_and_times():
+    same(number_column([-1, 2**62]), [-1, 2**62], pa.int64())
+    same(instant_column([]), [], INSTANT)
+    same(instant_column([-5, 1_700_000_000_123]), [-5_000, 1_700_000_000_123_000], INSTANT)
+    same(instant_column([7, 2**62, -(2**62), 2**80] * 5), [7_000, None, None, None] * 5, INSTANT)
+
+
+def test_a_task_imports_nothing_that_it_does_not_need():
+    command = [sys.executable, "-c", COLUMNS]
+    done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
