@@ -16,6 +16,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, ReadPositions, split_start
+from .driver_errors import one_sentence
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
@@ -46,6 +47,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The format's name."""
         return "kinesis"
 
+    @one_sentence
     def schema(self) -> str:
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         from .arrow_rows import SPARK_SCHEMA
@@ -57,6 +59,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             ReadPositions.parse(options.properties, by_shard, self._loaded_ms)
         return SPARK_SCHEMA
 
+    @one_sentence
     def reader(self, schema: Any) -> KinesisBatchReader:
         """The reader of a batch read. Raises: ConfigurationError."""
         from .batch_read.batch_reader import KinesisBatchReader
@@ -64,6 +67,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         options, by_shard = self._checked_options(keeps_claims=False)
         return KinesisBatchReader(options, ReadPositions.parse(options.properties, by_shard, self._loaded_ms), schema)
 
+    @one_sentence
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
         from .chosen_columns import chosen_columns
@@ -83,6 +87,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
                 raise ConfigurationError(option, given, "another start, and no end", reason="this is for spark.read")
         return options
 
+    @one_sentence
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
         from .writer.data_writers import KinesisStreamWriter
@@ -92,6 +97,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         writer.check()
         return writer
 
+    @one_sentence
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """The writer of a batch job. Raises: as `streamWriter`; ConfigurationError for the mode "overwrite"."""
         from .writer.data_writers import KinesisBatchWriter
@@ -130,6 +136,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
+    @one_sentence
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
@@ -138,17 +145,20 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
+    @one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._planning().next_offset(BatchOffset.from_json(start), rows).to_json()
 
+    @one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans."""
         plans = [KinesisPartition(plan) for plan in self._planning().partitions(BatchOffset.from_json(end))]
         worker_loop().freeze_heap()
         return plans
 
+    @one_sentence
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed the batch of `end`; old claims are removed in the background."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))

@@ -11,6 +11,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..chosen_columns import chosen_columns
+from ..driver_errors import one_sentence
 from ..options import SparkOptions
 from ..outages import OutageWatch
 from ..python_worker import log_to_stderr
@@ -39,6 +40,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         self._schema = chosen_columns(schema)
         self.pushFilters = PushedFilters()
 
+    @one_sentence
     def partitions(self) -> list[RangePartition]:
         """One task for each shard that the filters leave. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
         from ..service.kinesis_service import KinesisService

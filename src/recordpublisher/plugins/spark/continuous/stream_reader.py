@@ -15,6 +15,7 @@ from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import SystemClock
 
 from ..arrow_rows import ARROW_SCHEMA, chosen_of
+from ..driver_errors import one_sentence
 from ..options import SparkOptions
 from ..python_worker import log_to_stderr, worker_loop
 from .query_driver import QueryDriver, query_driver
@@ -47,6 +48,7 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
+    @one_sentence
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint starts."""
         return self._driver().initial_offset().to_json()
@@ -55,17 +57,20 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Admission control by records, approximately; the planner limits the bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
+    @one_sentence
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         planned = self._driver().next_offset(WalOffset.from_json(start), rows)
         return start if planned is None else planned.to_json()
 
+    @one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ContinuousPartition]:
         """The one task of the batch between two offsets; none for a batch without rows."""
         files = self._driver().files(WalOffset.from_json(start), WalOffset.from_json(end))
         return [ContinuousPartition(files)] if files else []
 
+    @one_sentence
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed the batch that ends at `end`."""
         self._driver().commit(WalOffset.from_json(end))

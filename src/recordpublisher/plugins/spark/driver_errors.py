@@ -1,0 +1,43 @@
+"""one_sentence: errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from recordpublisher.publishers.errors import RecordPublisherError
+
+LOG = logging.getLogger("recordpublisher.spark")
+HIDE = "SPARK_HIDE_TRACEBACK"
+"""An environment variable that Spark reads when it reports the error of a Python process."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def one_sentence(call: Callable[P, T]) -> Callable[P, T]:
+    """A method that Spark calls in a process of its own on the driver. The traceback is logged at INFO.
+
+    Spark ends the process after an error, so what is set here concerns no other. Errors of other kinds keep their tracebacks.
+    """
+
+    @functools.wraps(call)
+    def called(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(*arguments, **named)
+        except RecordPublisherError as error:
+            LOG.info("the driver reports this error: %s", error, exc_info=error)
+            if _is_process_of_spark():
+                os.environ[HIDE] = "1"
+            raise
+
+    return called
+
+
+def _is_process_of_spark() -> bool:
+    """Whether Spark started this process: it runs a module of pyspark."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and str(spec.name).startswith("pyspark.")
