@@ -27,6 +27,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
 from .batch_decoration import batch_decorator_factory
+from .bounded_properties import check_bounded
 from .stream_lister import StreamLister
 
 NEVER = -1
@@ -96,14 +97,6 @@ class BoundedReader:
             pin_latest=_reject_latest,
             use_continuations=self._use_continuations,
             restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
-        )
-
-
-def check_bounded(properties: Properties) -> None:
-    """Raises: ConfigurationError for a property that bounded reads do not support."""
-    if properties.value(table.ON_POISON) == "DEAD_LETTER":
-        raise ConfigurationError(
-            table.ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
         )
 
 

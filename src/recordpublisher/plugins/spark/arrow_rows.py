@@ -13,10 +13,6 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .column_buffers import INSTANT, binary_column, instant_column, number_column, repeated_column, text_column
 
-SPARK_SCHEMA = (
-    "stream STRING, shardId STRING, partitionKey STRING, explicitHashKey STRING, sequenceNumber STRING, subSequenceNumber LONG, "
-    "approximateArrivalTimestamp TIMESTAMP, eventTime TIMESTAMP, data BINARY"
-)
 ROWS_PER_BATCH = 20_000
 """Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .arrow_rows import ARROW_SCHEMA, SPARK_SCHEMA
+from .arrow_rows import ARROW_SCHEMA
+from .read_schema import SPARK_SCHEMA
 
 _TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
 _SPARK_NAMES = {"bigint": "LONG"}

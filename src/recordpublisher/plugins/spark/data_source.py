@@ -19,6 +19,7 @@ from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, Rea
 from .driver_errors import one_sentence
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
+from .read_schema import SPARK_SCHEMA
 from .source.batch_offset import BatchOffset
 from .sql_tables import refuse_new_table, refuse_table
 
@@ -50,8 +51,6 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence
     def schema(self) -> str:
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
-        from .arrow_rows import SPARK_SCHEMA
-
         refuse_new_table(self.options)
         # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
         options, by_shard = self._checked_options(keeps_claims=False)
@@ -109,7 +108,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def _checked_options(self, *, keeps_claims: bool) -> tuple[SparkOptions, str | None]:
         """The options of a job that reads, and a start by shard. Raises: ConfigurationError."""
-        from .service.kinesis_service import check_job
+        from .service.job_checks import check_job
 
         refuse_table(self.options)
         given, by_shard = split_start(self.options)

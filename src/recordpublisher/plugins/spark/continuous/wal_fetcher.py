@@ -19,7 +19,7 @@ from ..dropped_streams import dropped_streams
 from ..options import SPARK_OPTIONS, SparkOptions
 from ..service.kinesis_service import KinesisService
 from ..service.planning_port import PlanningPort
-from ..task_properties import task_properties
+from ..service.task_properties import task_properties
 from .back_pressure import BackPressure
 from .wal_entry import last_entry
 from .wal_identity import wal_id

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriods
-from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
-from recordpublisher.plugins.runtime.bounded_reader import check_bounded
 from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
@@ -174,20 +169,3 @@ class KinesisService:
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
     made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
     return made
-
-
-def check_job(options: SparkOptions) -> None:
-    """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
-    registry, properties = load_registry(), options.properties
-    publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
-    publisher.check(properties, list(options.streams))
-    initial_position(properties)
-    FetcherSettings.of(properties)
-    batch_decorator_factory(registry, properties)
-    if options.is_continuous:
-        build_dead_letter_sink(registry, properties)
-        build_tracker(registry, properties, options.streams, 1)
-        return
-    check_bounded(properties)
-    if properties.value(table.MAX_LAG) is not None:
-        warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)

@@ -26,7 +26,7 @@ from ..arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch, outage_error
 from ..python_worker import worker_loop
-from ..task_properties import task_properties
+from ..service.task_properties import task_properties
 from .batch_offset import ShardOffset
 from .last_batch_claims import claim_name
 from .read_claim import ReadClaim, ShardReadRange

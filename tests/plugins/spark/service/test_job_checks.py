@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.service.kinesis_service import check_job
+from recordpublisher.plugins.spark.service.job_checks import check_job
 from recordpublisher.publishers.errors import ConfigurationError
 
 TRACKER = "flink.watermark.tracker"

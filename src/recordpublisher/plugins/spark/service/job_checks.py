@@ -1,0 +1,33 @@
+"""check_job: the checks of a job that need no call, and no more modules than they read settings of."""
+
+from __future__ import annotations
+
+import warnings
+
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.bounded_properties import check_bounded
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.properties import table
+
+from ..options import SparkOptions
+
+
+def check_job(options: SparkOptions) -> None:
+    """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
+    registry, properties = load_registry(), options.properties
+    publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
+    publisher.check(properties, list(options.streams))
+    initial_position(properties)
+    FetcherSettings.of(properties)
+    batch_decorator_factory(registry, properties)
+    if options.is_continuous:
+        from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
+
+        build_dead_letter_sink(registry, properties)
+        build_tracker(registry, properties, options.streams, 1)
+        return
+    check_bounded(properties)
+    if properties.value(table.MAX_LAG) is not None:
+        warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)
