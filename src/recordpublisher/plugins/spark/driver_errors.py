@@ -38,6 +38,6 @@ def one_sentence(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_process_of_spark() -> bool:
-    """Whether Spark started this process: it runs a module of pyspark."""
+    """Whether Spark started this process: it runs a module of pyspark, or our daemon."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and str(spec.name).startswith("pyspark.")
+    return spec is not None and str(spec.name).startswith(("pyspark.", "recordpublisher.plugins.spark."))

@@ -1,0 +1,23 @@
+"""What Spark's daemon has imported before it forks workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from processes.command_line import process_environment
+
+IMPORTED = """
+import importlib, os, sys, threading
+from recordpublisher.plugins.spark.service.worker_daemon import MODULES
+for name in MODULES:
+    importlib.import_module(name)
+links = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
+print(threading.active_count(), sum(link.startswith(("socket:", "anon_inode:")) for link in links), "aiobotocore" in sys.modules)
+"""
+
+
+def test_what_is_imported_before_the_fork_has_the_sdk_and_neither_threads_nor_sockets():
+    command = [sys.executable, "-c", IMPORTED]
+    done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "0", "True"]
