@@ -56,6 +56,8 @@ class NameTable(Generic[T]):
         self.kind = kind
         self._base = base
         self._claims: dict[str, Claim[T]] = {}
+        self.plugins: list[PluginStatus] = []
+        """All plugins that were found: one that was not loaded may have had a name that is asked for."""
 
     def claim(self, claim: Claim[T]) -> None:
         """Register a name. Raises: PluginError when another plugin has it."""
@@ -75,13 +77,13 @@ class NameTable(Generic[T]):
     def get(self, name: str, key: str) -> type[T]:
         """The class registered under `name`, the value of the property `key`.
 
-        Raises: ConfigurationError that lists the registered names; PluginError when the class cannot be imported.
+        Raises: ConfigurationError that lists the registered names, and the plugins that were not loaded; PluginError when the class cannot
+        be imported.
         """
         claim = self._claims.get(name.strip().lower())
         if claim is None:
-            raise ConfigurationError(
-                key, name, ", ".join(self.names()), reason=f"no {self.kind} of that name is installed"
-            )
+            reasons = [f"no {self.kind} of that name is installed", *map(str, self._not_loaded())]
+            raise ConfigurationError(key, name, ", ".join(self.names()), reason="; ".join(reasons))
         return self._checked(claim, _imported(claim, self.kind))
 
     def names(self) -> list[str]:
@@ -91,6 +93,9 @@ class NameTable(Generic[T]):
     def claims(self) -> list[Claim[T]]:
         """Every claim, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
+
+    def _not_loaded(self) -> list[PluginStatus]:
+        return [each for each in self.plugins if each.state != "loaded"]
 
     def _checked(self, claim: Claim[T], provided: Any) -> type[T]:
         fits = (
@@ -124,6 +129,9 @@ class PluginStatus:
     state: str
     reason: str = ""
 
+    def __str__(self) -> str:
+        return f"plugin '{self.owner.plugin}' of {self.owner} was not loaded: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Registry:
@@ -144,6 +152,10 @@ class Registry:
         default_factory=lambda: NameTable("metrics exporter", MetricsExporter)
     )
     plugins: list[PluginStatus] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for table in self.tables().values():
+            table.plugins = self.plugins
 
     def tables(self) -> dict[str, NameTable[Any]]:
         """The tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
