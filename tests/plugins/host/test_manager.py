@@ -86,11 +86,15 @@ def test_an_unknown_name_is_an_error_that_lists_the_installed_ones(install):
 
 def test_the_error_for_an_unknown_name_says_which_plugin_was_not_loaded_and_why(install, monkeypatch):
     install("broken-plugin", "import a_package_that_is_not_there\n", "0.3")
-    with pytest.raises(ConfigurationError, match=r"plugin 'broken_plugin' of broken-plugin 0.3 was not loaded: ModuleNotF"):
+    with pytest.raises(
+        ConfigurationError, match=r"plugin 'broken_plugin' of broken-plugin 0.3 was not loaded: ModuleNotF"
+    ):
         load_registry().sinks.get("mine", key="flink.sink")
 
     monkeypatch.setenv("RECORDPUBLISHER_BLOCK_PLUGINS", "broken-plugin")
-    with pytest.raises(ConfigurationError, match=r"broken-plugin 0.3 was not loaded: named in RECORDPUBLISHER_BLOCK_PLUG"):
+    with pytest.raises(
+        ConfigurationError, match=r"broken-plugin 0.3 was not loaded: named in RECORDPUBLISHER_BLOCK_PLUG"
+    ):
         load_registry().sinks.get("mine", key="flink.sink")
 
 

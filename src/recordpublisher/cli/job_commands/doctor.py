@@ -92,6 +92,7 @@ async def _find(properties: Properties, uses: dict[str, Use], has_job: bool) -> 
     from ..doctor.findings import Verdict, problem
     from ..doctor.job import job_findings
     from ..doctor.machine import CONNECTION, machine_findings
+    from ..doctor.own_source import own_source_findings
     from ..doctor.settings import settings_findings
     from ..doctor.streams import StreamChecks, Use
 
@@ -109,7 +110,11 @@ async def _find(properties: Properties, uses: dict[str, Use], has_job: bool) -> 
     async with client:
         if is_reachable:
             largest = 0
-            for stream, use in uses.items():
+            for stream, use in [*uses.items()]:
+                if (own := await own_source_findings(registry, properties, stream)) is not None:
+                    findings += own
+                    del uses[stream]
+                    continue
                 checks = StreamChecks(client, stream, use, SystemClock())
                 findings += await checks.findings()
                 largest = max(largest, checks.max_record_bytes or 0)
