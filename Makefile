@@ -122,7 +122,7 @@ newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python
 	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS); \
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
-compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, and the KCL, on the embedded endpoint; needs Maven, npm, Go (four minutes)
+compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, the KCL and the KPL on the embedded endpoint; needs Maven, npm, Go (four minutes)
 	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
