@@ -6,6 +6,7 @@ import aiohttp
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.stream_arns import stream_name
 
 from .server import SNAPSHOT_PATH, UNAVAILABLE, Unavailable
 from .snapshot import JobSnapshot
@@ -18,7 +19,7 @@ class HttpSnapshots:
 
     def __init__(self, url: str, stream: str) -> None:
         self._url = url.rstrip("/").removesuffix(SNAPSHOT_PATH) + SNAPSHOT_PATH
-        self._stream = stream.rpartition("/")[2]
+        self._stream = stream_name(stream)
 
     async def snapshot(self) -> JobSnapshot:
         """The job now. Raises: RecordPublisherError when it does not respond, or does not read the stream."""
