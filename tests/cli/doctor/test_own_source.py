@@ -9,6 +9,9 @@ from recordpublisher.plugins.host.manager import load_registry
 
 from servers.moto_server import KEYS, serve_moto
 
+TABLE = "orders-of-doctor"
+"""moto keeps its tables for the process, whichever server made them."""
+
 
 @pytest.fixture(scope="module")
 def moto():
@@ -26,7 +29,7 @@ async def test_the_shards_of_a_table_are_listed(moto):
     access = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
     dynamodb = boto3.client("dynamodb", endpoint_url=moto, **access)
     dynamodb.create_table(
-        TableName="orders",
+        TableName=TABLE,
         KeySchema=[{**key, "KeyType": "HASH"}],
         AttributeDefinitions=[{**key, "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
@@ -34,9 +37,9 @@ async def test_the_shards_of_a_table_are_listed(moto):
     )
     dynamodb.close()
 
-    shards, records = await found(moto, "orders")
-    assert (shards.name, shards.verdict, shards.words) == ("orders: shards", "ok", "DYNAMODB_STREAMS lists 1")
-    assert (records.name, records.verdict) == ("orders: records", "not checked")
+    shards, records = await found(moto, TABLE)
+    assert (shards.name, shards.verdict, shards.words) == (f"{TABLE}: shards", "ok", "DYNAMODB_STREAMS lists 1")
+    assert (records.name, records.verdict) == (f"{TABLE}: records", "not checked")
 
 
 async def test_a_table_without_a_stream_is_a_problem(moto):
