@@ -37,6 +37,13 @@ def test_a_shard_is_a_row():
     assert values == ["a", "1", "4.2 s", "412", "+4.0 s", "no", "yes", "10.0 h", "ALARM"]
 
 
+def test_of_a_group_the_worker_that_has_each_shard_is_shown():
+    head, first, second = table_lines(snapshot(shard("a", worker="w-1", lag_ms=1), shard("b")), None)
+
+    assert head.split()[:2] == ["SHARD", "WORKER"]
+    assert (first.split()[:2], second.split()[:2]) == (["a", "w-1"], ["b", "-"])
+
+
 def test_what_is_not_known_is_a_dash():
     _, row = table_lines(snapshot(shard("a")), None)
 

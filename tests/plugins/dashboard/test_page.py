@@ -179,6 +179,16 @@ async def test_splits_and_merges_are_a_tree(url, source, tmp_path):
         await tab.wait("element('tree').textContent === 'No shard was split or merged.'")
 
 
+async def test_workers_of_a_group_are_counted_like_subtasks(url, source, tmp_path):
+    shards = [shard(0, subtask=None, worker="w-2"), shard(1, subtask=None, worker="w-1"), shard(2, subtask=None)]
+    source.given = job(24, shards=shards, subtasks=None)
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        workers = await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)")
+        assert workers == ["w-1: 1 shard, health -", "w-2: 1 shard, health -"]
+        assert sorted(row[1] for row in await tab.value(CELLS)) == ["-", "w-1", "w-2"]
+
+
 async def test_the_keyboard_filters_and_sorts(url, tmp_path):
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)

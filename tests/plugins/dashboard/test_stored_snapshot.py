@@ -33,6 +33,12 @@ async def test_a_shard_has_what_positions_and_tips_tell():
     assert (shard.is_held, shard.stage, snapshot.subtasks) == (None, None, None)
 
 
+async def test_of_a_group_a_shard_has_its_worker_and_of_any_job_its_parents():
+    (shard,) = (await snapshot_of(replace(LAG, subtask=None, worker="w-1", parents=("p",)))).shards
+
+    assert (shard.subtask, shard.worker, shard.parents) == (None, "w-1", ["p"])
+
+
 async def test_the_global_watermark_is_the_lowest_of_shards_that_are_not_idle():
     idle = replace(LAG, shard="idle", watermark=1, is_idle=True)
     snapshot = await snapshot_of(LAG, idle, replace(LAG, shard="b", watermark=2_000))

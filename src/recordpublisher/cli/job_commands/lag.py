@@ -72,6 +72,8 @@ def lag(
 
     Example: recordpublisher lag orders --state state --check
 
+    Example: recordpublisher lag orders --watch
+
     On a terminal --watch is one view that refreshes, the worst lag first; elsewhere a table after each reading. While the service or
     the store cannot be reached it keeps the last values, and says how old they are.
     """

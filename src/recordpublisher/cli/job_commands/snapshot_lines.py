@@ -10,6 +10,7 @@ from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapsho
 from ..output import aligned, duration, rate, yes_no
 
 HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
+GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
 MIN_ROWS = 1
 """Shards that are shown however low the terminal is."""
 MAX_LINES = 4
@@ -30,7 +31,8 @@ def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
     count = len(shards)
     if height is not None and count + 1 > height:
         count = max(height - 2, MIN_ROWS)
-    lines = aligned([HEAD, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])]).split("\n")
+    head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
+    lines = aligned([head, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])]).split("\n")
     left = len(shards) - count
     return [*lines, f"{left:,} more with less lag"] if left else lines
 
@@ -72,7 +74,7 @@ def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:
 def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
     return (
         shard.shard,
-        "-" if shard.subtask is None else str(shard.subtask),
+        shard.worker or ("-" if shard.subtask is None else str(shard.subtask)),
         duration(shard.lag_ms),
         rate(shard.records_per_second),
         _relative(shard.watermark, global_watermark),

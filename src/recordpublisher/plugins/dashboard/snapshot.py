@@ -10,6 +10,7 @@ import msgspec
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard; times in ms.
 
+    - `subtask` reads it; with ELASTIC assignment `worker`, where its name is known.
     - `lag_ms`: how far its reader is behind the newest record. `loss_ms`: until a record that was not written may be past retention.
     - `watermark`: of the last record written, epoch ms. `records_per_second`, `bytes_per_second`: written lately.
     - `stage`: WAITING for its parents, READING, DRAINING, ENDED. `parents`: the ids of the shards that were split or merged into it.
@@ -18,6 +19,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     stream: str
     shard: str
     subtask: int | None = None
+    worker: str | None = None
     stage: str | None = None
     lag_ms: int | None = None
     records_per_second: float | None = None

@@ -35,6 +35,7 @@ class StoredSnapshots:
             stream=self._stream,
             shard=lag.shard,
             subtask=lag.subtask,
+            worker=lag.worker,
             lag_ms=lag.lag_ms,
             records_per_second=lag.records_per_second,
             bytes_per_second=lag.bytes_per_second,

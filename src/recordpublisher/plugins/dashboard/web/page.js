@@ -29,7 +29,7 @@ const signed = (ms) => (ms > 0 ? "+" : "") + duration(ms);
 // name, title, what it sorts by, its text; text columns are aligned to the left
 const COLUMNS = [
   ["shard", "Shard", (s) => s.stream + "/" + s.shard, (s) => (isOneStream() ? "" : s.stream + "/") + s.shard],
-  ["subtask", "Subtask", (s) => s.subtask, (s) => known(s.subtask) ? String(s.subtask) : "-"],
+  ["subtask", "Subtask", (s) => s.worker ?? s.subtask, (s) => s.worker ?? (known(s.subtask) ? String(s.subtask) : "-")],
   ["lag", "Lag", (s) => s.lagMs, (s) => duration(s.lagMs)],
   ["records", "Records/s", (s) => s.recordsPerSecond, (s) => number(s.recordsPerSecond)],
   ["bytes", "Bytes/s", (s) => s.bytesPerSecond, (s) => bytes(s.bytesPerSecond)],
@@ -69,8 +69,9 @@ function drawTotals() {
 }
 function drawSubtasks() {
   const owned = new Map();
-  for (const each of snapshot.shards) if (known(each.subtask)) owned.set(each.subtask, (owned.get(each.subtask) ?? 0) + 1);
-  const listed = snapshot.subtasks ?? [...owned.keys()].sort((a, b) => a - b).map((subtask) => ({ subtask }));
+  const readerOf = (shard) => shard.worker ?? shard.subtask;
+  for (const each of snapshot.shards) if (known(readerOf(each))) owned.set(readerOf(each), (owned.get(readerOf(each)) ?? 0) + 1);
+  const listed = snapshot.subtasks ?? [...owned.keys()].sort((a, b) => a < b ? -1 : 1).map((subtask) => ({ subtask }));
   const lines = listed.map((each) => {
     const shards = owned.get(each.subtask) ?? 0, reasons = each.notReady ?? [];
     const health = !known(each.responds) ? "health -" : !each.responds ? "does not respond" : reasons.length ? "not ready: " + reasons.join("; ") : "ready";
