@@ -112,7 +112,7 @@ NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 test-all: test minimums $(NEWEST)  ## the suite, and the core's tests with the oldest and the newest dependencies on each Python there is
 
 # A shim of pyenv runs only the versions that PYENV_VERSION names.
-PYENV_VERSIONS = $${PYENV_VERSION:-$$(pyenv versions --bare 2>/dev/null | paste -sd: -)}
+PYENV_VERSIONS = $$(pyenv versions --bare 2>/dev/null | paste -sd: -)
 
 newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python: make newest-3.13
 	@python=$$(PYENV_VERSION=$(PYENV_VERSIONS) $(BIN)/uv python find --no-python-downloads $* 2>/dev/null); \
