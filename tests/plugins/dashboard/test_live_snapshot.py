@@ -45,6 +45,13 @@ async def test_a_shard_has_what_its_metrics_say(clock):
     assert snapshot.time_ms == 100_000
 
 
+@pytest.mark.parametrize(("metric", "parents"), [("p", ["p"]), ("p q", ["p", "q"]), (None, [])])
+async def test_a_shard_has_the_parents_of_its_metric(clock, metric, parents):
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(parents=metric))]), clock).snapshot()
+
+    assert snapshot.shards[0].parents == parents
+
+
 async def test_the_lag_before_the_first_read_is_not_known(clock):
     snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(millisBehindLatest=-1))]), clock).snapshot()
 
