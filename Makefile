@@ -13,7 +13,7 @@ CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" py
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark mutation compare peers bench bench-spark report flames coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -54,11 +54,11 @@ leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one o
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
-	$(BIN)/pytest -q -m simulation tests/simulation/elastic
+	$(BIN)/pytest -q -m simulation tests/simulation/elastic tests/simulation/takeover
 
 nightly: $(STAMP)  ## a hundred thousand of them and of MapSink, and 5,000 of worker groups (two hours)
 	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
-	GROUP_SCHEDULES=5000 $(BIN)/pytest -q -m simulation tests/simulation/elastic
+	GROUP_SCHEDULES=5000 TAKEOVER_SCHEDULES=20000 $(BIN)/pytest -q -m simulation tests/simulation/elastic tests/simulation/takeover
 	MAP_SCHEDULES=100000 $(BIN)/pytest -q tests/plugins/sinks/map/test_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes; those without Spark run beside those with it (twenty minutes)
@@ -92,6 +92,9 @@ mutation: $(STAMP)  ## removes each recovery rule in turn and reports how many s
 soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
 	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark"
 
+soak-spark-faults: $(STAMP)  ## kills, outages, reshards and a slow sink at once, BATCH with claims in an S3 server; needs Go: SOAK_SECONDS=3600 SOAK_KILLS=36 (an hour and some minutes)
+	SOAK_SECONDS=$${SOAK_SECONDS:-3600} $(BIN)/pytest -s tests/plugins/spark/jobs/test_an_hour_of_faults.py
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -122,8 +125,28 @@ newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python
 	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS); \
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
-compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, the KCL and the KPL on the embedded endpoint; needs Maven, npm, Go (four minutes)
-	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare
+compare: $(STAMP) .venvs/async-kinesis/.installed  ## AWS SDKs for Java, JavaScript and Go, the KCL, the KPL, Flink's connector and async-kinesis on the embedded endpoint; groups on DynamoDB Local and versitygw; needs Maven, npm, Go (eleven minutes)
+	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare tests/groups tests/plugins/stores
+
+STORE ?= postgresql
+
+rolling-restart: $(STAMP)  ## restarts ten workers of a group one by one, and prints for how long shards had no reader: STORE=postgresql, folder, sqlite, dynamodb or s3
+	PYTHONPATH=tests $(BIN)/python -m groups.rolling_restart --store $(STORE)
+
+scale-out-picture: $(STAMP)  ## from one worker to eight and back under load; draws the picture of docs/operate/share-shards-between-processes.md (two minutes)
+	PYTHONPATH=tests $(BIN)/python -m groups.scale_out --store $(STORE) --picture docs/images/scale-out.png
+
+group-requests: $(STAMP)  ## what a group and workers of the KCL cost in DynamoDB, at rest and under load, counted; needs Maven (nine minutes)
+	PYTHONPATH=tests $(BIN)/python -m groups.costs.counted_requests
+
+compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, one table in docs/explanation/performance.md: CLIENTS="KCL,boto3" SIZES=200; needs Maven, npm, Go (forty minutes)
+	PYTHONPATH=tests $(BIN)/python -m compare.cost --readers "$(CLIENTS)" --sizes "$(SIZES)"
+
+compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## one schedule of reshards, throttling, lost answers and a kill, played to several clients; the table of docs/explanation/comparison.md; needs Maven, Java 17 (25 minutes)
+	PYTHONPATH=tests $(BIN)/python -m compare.truth $(CLIENTS)
+
+compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source and qubole's connector: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
+	PYTHONPATH=tests $(BIN)/python -m compare.spark $(CLIENTS)
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
@@ -199,6 +222,21 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python --resolution lowest-direct -e .
 	$(BIN)/uv pip freeze --quiet --python .venvs/minimums/bin/python --exclude-editable > .venvs/minimums/lowest.txt
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt $(CORE_TOOLS)
+	touch $@
+
+.venvs/async-kinesis/.installed: tests/compare/async_kinesis/constraints.txt
+	test -x .venvs/async-kinesis/bin/python || $(PYTHON) -m venv .venvs/async-kinesis
+	.venvs/async-kinesis/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+.venvs/truth/.installed: tests/compare/truth/constraints.txt
+	test -x .venvs/truth/bin/python || $(PYTHON) -m venv .venvs/truth
+	.venvs/truth/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+.venvs/spark-3/.installed: tests/compare/spark/constraints.txt
+	test -x .venvs/spark-3/bin/python || $(PYTHON) -m venv .venvs/spark-3
+	.venvs/spark-3/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 .venvs/peers/.installed: tests/benchmarks/peers/constraints.txt

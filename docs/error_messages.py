@@ -133,7 +133,6 @@ SUBJECTS = (
         "SinkError",
         "plugins/sinks/map/",
         "plugins/sinks/reactive.py",
-        "plugins/spark/push/",
     ),
     _subject(
         "A sink cannot write",

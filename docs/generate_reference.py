@@ -36,8 +36,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "SinkMetric", "MetricType", "Checkpoint", "MemorySink", "ReactiveSink", "CallbackSink",
-            "MapSink", "JsonlSink", "ParquetSink",
+            "Sink", "SinkContext", "WorkerPositions", "SinkMetric", "MetricType", "Checkpoint", "MemorySink", "ReactiveSink",
+            "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),

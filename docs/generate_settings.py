@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.units import EXAMPLES
 
 FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/settings.py"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
-ARGUMENTS = {"streams", "sink", "deserializer"}
+ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
 HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 

@@ -154,6 +154,17 @@ FEATURES = {
         "`flink.shard.assignment = ELASTIC` with `flink.state.uri = s3://bucket/jobs/orders`.",
         (*S3_OBJECTS, replace(DELETE_OBJECT, rare=LEFT)),
     ),
+    "spark-s3": Feature(
+        "Spark: claims in S3",
+        "`metadataLocation = s3://bucket/jobs/claims`, or a `metadataRoot` there, for driver and executors. Reading needs what polling or "
+        "fan-out needs, also on both.",
+        (*S3_OBJECTS, DELETE_OBJECT),
+    ),
+    "spark-dynamodb": Feature(
+        "Spark: claims in DynamoDB",
+        "`metadataLocation = dynamodb://states/claims`, or a `metadataRoot` there, for driver and executors.",
+        (*ITEMS, DELETE_ITEM),
+    ),
     "glue": Feature(
         "Glue Schema Registry",
         "`flink.deserializer = glue`. The id of a schema version says nothing about its registry, so every one must be allowed.",
@@ -167,7 +178,8 @@ FEATURES = {
     ),
     "doctor": Feature(
         "`recordpublisher doctor`",
-        "Besides what the job needs. Each action that reads is called, and writing is asked for by `DryRun`; nothing is changed.",
+        "Besides what the job needs. Each action that reads is called, and writing is asked for by `DryRun`; nothing is changed. Of a "
+        "stream without a job (`--stream`) every action that reads or writes is asked for.",
         (
             Action(
                 "kinesis:ListStreamConsumers",
@@ -175,8 +187,6 @@ FEATURES = {
                 "the number of consumers, for a job that registers one",
                 without="the quota is not checked",
             ),
-            Action("kinesis:GetShardIterator", (TARGET,), "whether the endpoint knows `DryRun`"),
-            Action("kinesis:PutRecord", (TARGET,), "whether it is allowed"),
         ),
     ),
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .fetcher.metric_types import MetricType, SinkMetric
     from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
     from .fetcher.sink import Checkpoint, Sink, SinkContext
+    from .fetcher.worker_positions import WorkerPositions
     from .plugins import spark as spark
     from .plugins.host.hookspecs import hookimpl
     from .plugins.metrics.export import export_metrics
@@ -71,6 +72,7 @@ _NAMES = {
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
     ".fetcher.sink": "Checkpoint Sink SinkContext",
+    ".fetcher.worker_positions": "WorkerPositions",
     ".plugins.host.hookspecs": "hookimpl",
     ".plugins.metrics.export": "export_metrics",
     ".plugins.runtime.data_fetcher": "DataFetcher",
@@ -121,6 +123,7 @@ __all__ = [
     # sinks
     "Sink",
     "SinkContext",
+    "WorkerPositions",
     "SinkMetric",
     "Checkpoint",
     "MapSink",

@@ -12,9 +12,13 @@ import typer
 
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
+from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from processes.command_line import json_results, process_environment, sdk_environment
@@ -50,6 +54,7 @@ SERVICE_COMMANDS = (
     "doctor",
     "lag",
     "positions",
+    "group",
     "plugins",
 )
 
@@ -64,6 +69,13 @@ async def _store_a_state(folder):
     await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1, 0, 1))
 
 
+async def _store_a_group(folder):
+    """Of a worker without shards."""
+    group, worker = GroupStore(FolderStore(folder), 30), "5f0c2ab94d1e6f37"
+    await group.write_table(LeaseTable(1, worker), None)
+    await group.own_record(worker).write(WorkerRecord(worker))
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Exit code, stdout and stderr of each example. One process runs them all: most of its time it would load the SDK."""
@@ -71,6 +83,7 @@ def results(tmp_path_factory):
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
     (folder / "job.properties").write_text(JOB)
     asyncio.run(_store_a_state(folder / "state"))
+    asyncio.run(_store_a_group(folder / "group"))
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
 
@@ -115,6 +128,19 @@ def test_an_example_runs_until_it_is_stopped(example, tmp_path):
 
     assert process.returncode == (INTERRUPTED if name == "demo" else 0), errors
     assert "Traceback" not in errors
+
+
+def helps():
+    """The help of every command and group, by its name."""
+    waiting = [("recordpublisher", typer.main.get_command(app))]
+    while waiting:
+        name, one = waiting.pop()
+        waiting += [(f"{name} {each}", command) for each, command in getattr(one, "commands", {}).items()]
+        yield name, one.help or ""
+
+
+def test_every_help_has_an_example():
+    assert [name for name, text in helps() if "Example: recordpublisher " not in text] == []
 
 
 def test_every_command_has_an_example():

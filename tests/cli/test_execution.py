@@ -7,8 +7,17 @@ from errno import ENOENT
 from pathlib import Path
 
 import pytest
+import typer
 
-from recordpublisher.cli.execution import LONGEST_LINE, RetryNotice, exit_code, one_line, print_note, run_until_signal
+from recordpublisher.cli.execution import (
+    LONGEST_LINE,
+    RetryNotice,
+    exit_code,
+    one_line,
+    print_note,
+    run_to_end,
+    run_until_signal,
+)
 from recordpublisher.publishers.errors import RetriesExhaustedError, TransientError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
 from recordpublisher.testing import run_virtual
@@ -29,6 +38,17 @@ def test_signals_while_it_closes_do_not_break_off_the_closing():
 
     assert run_until_signal(work()) is None
     assert closed == [True]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_work_without_its_result_ends_with_the_signal(number, code):
+    async def work():
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(100)
+
+    with pytest.raises(typer.Exit) as ended:
+        run_to_end(work())
+    assert ended.value.exit_code == code
 
 
 def test_a_missing_extra_is_one_sentence():

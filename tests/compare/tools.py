@@ -32,5 +32,17 @@ def copied(name, folder):
 
 def java_command(folder, source):
     """Runs a source file with the libraries of the folder's pom.xml."""
+    return ["java", "-cp", _classpath(folder), str(folder / source)]
+
+
+def compiled(folder, *sources):
+    """Runs the last of the source files, compiled before: for libraries that load the classes of the program by name."""
+    classpath = _classpath(folder)
+    run("javac", "-nowarn", "-cp", classpath, "-d", str(folder), *(str(folder / source) for source in sources))
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util")]
+    return ["java", *opened, "-cp", f"{folder}:{classpath}", sources[-1].removesuffix(".java")]
+
+
+def _classpath(folder):
     run("mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={folder / 'classpath'}", cwd=folder)
-    return ["java", "-cp", (folder / "classpath").read_text(), str(folder / source)]
+    return (folder / "classpath").read_text()

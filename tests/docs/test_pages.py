@@ -104,7 +104,10 @@ def test_the_example_of_a_snapshot_is_one():
 
     restored = merge_snapshots([snapshot])
 
-    assert snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1) == snapshot
+    assert (
+        snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, 0, 1, (), snapshot["takenMs"])
+        == snapshot
+    )
 
 
 def test_every_rule_that_the_code_cites_is_on_the_page():

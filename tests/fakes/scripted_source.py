@@ -189,7 +189,7 @@ def fetcher_dependencies(
 
     parts: dict[str, Any] = {
         "factory": source,
-        "discovery": ShardDiscovery(source, more.get("streams", ("s",)), settings.discovery_interval_ms),
+        "discovery": ShardDiscovery(source, more.pop("streams", ("s",)), settings.discovery_interval_ms),
         "sink": sink,
         "tracker": InProcessTracker(clock=VirtualClock()),
         "decorator_for": decorator,
@@ -197,7 +197,6 @@ def fetcher_dependencies(
         "clock": VirtualClock(),
         "assigner": uniform,
         "start": StartingPosition.trim_horizon(),
-        "streams": ("s",),
         "pin_latest": pinned,
         "shard_exists": getattr(source, "shard_exists", None),
         **more,

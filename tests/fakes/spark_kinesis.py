@@ -101,6 +101,8 @@ class SimulatedKinesis:
     """What each of the next listings lacks."""
     does_not_tell: bool = False
     failure: Exception | None = None
+    tip_read_ms: int = 0
+    """When a read was last at a tip."""
 
     def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
         shard = Shard(stream, shard_id, parents)
@@ -156,7 +158,12 @@ class SimulatedKinesis:
 
     def wait_for_new_data(self, seconds: float) -> bool:
         self.clock.sleep(seconds)
+        if self.watched and self.failure is not None:
+            return True
         return any(self._has_new_data(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
+
+    def finds_nothing(self, seconds: float) -> bool:
+        return not self.wait_for_new_data(0)
 
     def stop_watching(self) -> None:
         self.watched = None
@@ -232,6 +239,7 @@ class SimulatedKinesis:
         )
         children = model.children if ended else ()
         tip = (self.clock.ms, self.clock.ms) if at_tip else None
+        self.tip_read_ms = self.clock.ms if at_tip else self.tip_read_ms
         return ShardOutcome(shard, moved, len(taken), 0, at_tip, head is not None, head, 0, 0, children, tip)
 
     def _first(self, state: ShardState, model: SimulatedShard) -> int:
@@ -244,7 +252,7 @@ class SimulatedKinesis:
     def _write(self, shard: Shard, first: int, taken: list[tuple[int, int]], sink: object) -> None:
         records = [UserRecord(b"x", str(first + n + 1), (ARRIVED + first + n) / 1000, "k") for n in range(len(taken))]
         times, marks = [time for time, _ in taken], [mark for _, mark in taken]
-        batch = RecordBatch(shard, records, 0, None, event_times=times, watermarks=marks)
+        batch = RecordBatch(shard, records, 0, None, raw_bytes=100 * len(records), event_times=times, watermarks=marks)
         asyncio.run(sink.write(batch))  # type: ignore[attr-defined]
 
 

@@ -8,9 +8,10 @@ const path = require('path')
 const replaced = path.join(process.cwd(), 'index.js')
 const load = Module._load
 
-function forwarder() {
+function forwarder(options) {
+  const port = options && options.ssl ? process.env.ENDPOINT_TLS_PORT : process.env.ENDPOINT_PORT
   const server = net.createServer(function(client) {
-    const endpoint = net.connect(Number(process.env.ENDPOINT_PORT), '127.0.0.1')
+    const endpoint = net.connect(Number(port), '127.0.0.1')
     client.on('error', function() { endpoint.destroy() })
     endpoint.on('error', function() { client.destroy() })
     client.pipe(endpoint).pipe(client)

@@ -14,6 +14,7 @@ from recordpublisher.local import Delays, serve_in_thread
 from recordpublisher.local.streams import account
 
 real_client = boto3.client
+moto_mock = moto.mock_aws
 
 
 class FreshEndpoint(ContextDecorator):
@@ -22,6 +23,7 @@ class FreshEndpoint(ContextDecorator):
     def __enter__(self) -> FreshEndpoint:
         self._open = ExitStack()
         self._urls: dict[str, str] = {}
+        self._has_sts = False
         self._open.enter_context(mock.patch.object(boto3, "client", self._client))
         return self
 
@@ -29,6 +31,11 @@ class FreshEndpoint(ContextDecorator):
         self._open.close()
 
     def _client(self, service: str, region_name: str = "us-east-1", **options: Any) -> Any:
+        if service == "sts":  # which tests ask for their account: moto's own
+            if not self._has_sts:
+                self._open.enter_context(moto_mock())
+                self._has_sts = True
+            return real_client(service, region_name=region_name, endpoint_url="https://sts.amazonaws.com", **options)
         if service != "kinesis":
             return real_client(service, region_name=region_name, **options)
         if region_name not in self._urls:

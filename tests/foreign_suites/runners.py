@@ -18,6 +18,9 @@ from .rules import ASYNC_KINESIS_RULES, KINESALITE_RULES, MOTO_RULES, Rule
 
 OWN = Path(__file__).parent
 LIMIT_SECONDS = 1800
+KEYS = {"local": "local"}
+"""By which kinesalite's tests sign: the endpoint checks each signature."""
+DELAYS = Delays(create_stream=500, delete_stream=500, reshard=500)
 
 
 def run_moto(folder: Path) -> list[Outcome]:
@@ -45,14 +48,19 @@ def run_kinesalite(folder: Path) -> list[Outcome]:
         if tests.name == "helpers.js":
             continue
         with (
-            serve_in_thread(delays=Delays(create_stream=500, delete_stream=500, reshard=500)) as server,
+            serve_in_thread(credentials=KEYS, delays=DELAYS) as server,
+            serve_in_thread(credentials=KEYS, tls=True) as with_tls,
             tempfile.TemporaryFile("w+") as report,
         ):  # in a pipe mocha cuts the end off
             subprocess.run(
                 [*command, "--reporter", "json", "-t", "30s", str(tests)],
                 check=False,
                 cwd=folder,
-                env={**_environment(), "ENDPOINT_PORT": str(server.endpoint.port)},
+                env={
+                    **_environment(),
+                    "ENDPOINT_PORT": str(server.endpoint.port),
+                    "ENDPOINT_TLS_PORT": str(with_tls.endpoint.port),
+                },
                 stdout=report,
                 stderr=subprocess.DEVNULL,
                 timeout=LIMIT_SECONDS,

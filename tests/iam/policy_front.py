@@ -28,6 +28,10 @@ class PolicyFront:
         self.called: set[str] = set()
         self.denied: set[str] = set()
 
+    def has_expired(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request is signed with expired keys; these keys never expire."""
+        return False
+
     def target_of(self, call: Call) -> HTTPConnection | None:
         """A connection to the service of an allowed call; None for one that the policy does not allow."""
         resources = call.resources or (self._stream,)
@@ -56,6 +60,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         call = call_of(self.command, self.path, self.headers, body)
+        if self.front.has_expired(dict(self.headers.items())):
+            self._refuse(call, "ExpiredToken")
+            return
         upstream = self.front.target_of(call)
         if upstream is None:
             self._refuse(call)
@@ -89,13 +96,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
             self.wfile.write(b"0\r\n\r\n")
 
-    def _refuse(self, call: Call) -> None:
+    def _refuse(self, call: Call, code: str = "AccessDenied") -> None:
         words = f"User: arn:aws:iam::123456789012:user/job is not authorized to perform: {call.action}"
         if call.is_xml:
-            error = f"<Error><Code>AccessDenied</Code><Message>{words}</Message></Error>"
+            error = f"<Error><Code>{code}</Code><Message>{words}</Message></Error>"
             content = (f"<ErrorResponse>{error}</ErrorResponse>" if call.service == "sts" else error).encode()
         else:
-            content = json.dumps({"__type": "AccessDeniedException", "message": words}).encode()
+            content = json.dumps({"__type": f"{code}Exception", "message": words}).encode()
         self.send_response_only(403 if call.is_xml else 400)
         self.send_header("Content-Type", "application/xml" if call.is_xml else "application/x-amz-json-1.1")
         self.send_header("Content-Length", str(len(content)))
@@ -117,7 +124,13 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def serve_policy(services: Mapping[str, str], policy: Mapping[str, Any]) -> Iterator[PolicyFront]:
     """A front under whose `url` all services are reached, as far as the policy allows."""
-    front = PolicyFront(services, policy)
+    with serve_front(PolicyFront(services, policy)) as front:
+        yield front
+
+
+@contextmanager
+def serve_front(front: PolicyFront) -> Iterator[PolicyFront]:
+    """Listen for this front."""
     handler = type("Handler", (_Handler,), {"front": front})
     with _Server(("127.0.0.1", 0), handler) as server:
         front.url = f"http://127.0.0.1:{server.server_port}"

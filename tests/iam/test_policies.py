@@ -4,9 +4,8 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.streams import StreamChecks, Use
-from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.cli.doctor.examination import examined
+from recordpublisher.cli.job_commands.doctor import use_of
 
 from iam.jobs import JOBS, Run
 from iam.simulated_aws import KEYS, load_policies, serve_aws
@@ -15,10 +14,15 @@ from servers.moto_server import serve_moto
 POLICIES = load_policies()
 SLOW = ("polling-dynamodb", "elastic-s3", "elastic-dynamodb")
 """Together more than ten seconds."""
+DYNAMODB_STREAMS = {"flink.stream.recordpublisher": "DYNAMODB_STREAMS", "flink.dynamodb.tip.empty.reads": 2}
 REFUSED = {
     "polling-s3": ("polling", "state-s3"),
     "polling-dynamodb": ("state-dynamodb",),
     "fan-out": ("fan-out",),
+    "fan-out-given": ("fan-out-given",),
+    "kinesis-sink": ("kinesis-sink",),
+    "elastic-s3": ("elastic-s3",),
+    "elastic-dynamodb": ("elastic-dynamodb",),
     "role": ("role",),
 }
 """The features of each job from whose policy one action is taken."""
@@ -26,6 +30,13 @@ REFUSED = {
 
 def actions_of(features):
     return [action for name in features for action in POLICIES.FEATURES[name].actions]
+
+
+async def problems_of(properties):
+    """What doctor finds wrong with the job."""
+    job = rp.Properties({"flink.sink": "memory", **properties})
+    findings = await examined(job, {"orders": use_of(job, "orders", writes=False)}, has_job=True)
+    return [each for each in findings if each.verdict.value == "PROBLEM"]
 
 
 def needed_by(features):
@@ -69,20 +80,29 @@ async def test_a_job_without_the_right_to_an_action_fails_and_names_it(moto, nam
         await Run(served, properties, front.called, needed_by(job.features), job.restarts).read_all()
 
 
-async def test_doctor_needs_little_more_than_the_job(moto):
-    features = ("fan-out", "kinesis-sink", "doctor")
-    with serve_aws(moto, POLICIES.policy(*features), {}) as (front, _, properties):
-        async with ManagementClient(rp.Properties(properties), ["orders", "copies"]) as client:
-            uses = {"orders": Use(consumer="billing"), "copies": Use(reads=False, writes=True)}
-            checks = [StreamChecks(client, stream, use, SystemClock()) for stream, use in uses.items()]
-            findings = [each for check in checks for each in await check.findings()]
+@pytest.mark.parametrize("name", JOBS)
+async def test_doctor_finds_no_problem_under_the_policy_of_a_job(moto, name):
+    job = JOBS[name]
+    with serve_aws(moto, POLICIES.policy(*job.features, "doctor"), job.properties) as (front, _, properties):
+        problems = await problems_of(properties)
 
     assert front.denied == set()
-    assert needed_by(("doctor",)) <= front.called
-    assert [each for each in findings if each.verdict.value == "PROBLEM"] == []
+    assert problems == []
 
 
-async def test_dynamodb_streams_are_read_under_their_policy(moto):
+@pytest.mark.usefixtures("changed_table")
+async def test_doctor_of_a_table_finds_no_problem_under_the_policy_of_its_job(moto):
+    with serve_aws(moto, POLICIES.policy("dynamodb-streams"), DYNAMODB_STREAMS) as (front, _, properties):
+        problems = await problems_of(properties)
+
+    assert front.denied == set()
+    assert front.called == needed_by(("dynamodb-streams",))
+    assert problems == []
+
+
+@pytest.fixture
+def changed_table(moto):
+    """The table `orders`, whose stream has one change."""
     dynamodb = boto3.client("dynamodb", endpoint_url=moto, **KEYS)
     dynamodb.create_table(
         TableName="orders",
@@ -91,17 +111,34 @@ async def test_dynamodb_streams_are_read_under_their_policy(moto):
         BillingMode="PAY_PER_REQUEST",
         StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
     )
-    try:
-        dynamodb.put_item(TableName="orders", Item={"id": {"S": "a"}})
-        given = {"flink.stream.recordpublisher": "DYNAMODB_STREAMS", "flink.dynamodb.tip.empty.reads": 2}
-        with serve_aws(moto, POLICIES.policy("dynamodb-streams"), given) as (front, _, properties):
-            sink = rp.MemorySink()
-            async with rp.DataFetcher(["orders"], properties, sink=sink) as fetcher:
-                await fetcher.run_bounded(max_time=60, stop_at_tip=True)
-    finally:
-        dynamodb.delete_table(TableName="orders")
-        dynamodb.close()
+    dynamodb.put_item(TableName="orders", Item={"id": {"S": "a"}})
+    yield
+    dynamodb.delete_table(TableName="orders")
+    dynamodb.close()
 
-    assert len(sink.records) == 1
+
+async def changes(properties):
+    sink = rp.MemorySink()
+    async with rp.DataFetcher(["orders"], {**properties, **DYNAMODB_STREAMS}, sink=sink) as fetcher:
+        await fetcher.run_bounded(max_time=60, stop_at_tip=True)
+    return sink.records
+
+
+@pytest.mark.usefixtures("changed_table")
+async def test_dynamodb_streams_are_read_under_their_policy(moto):
+    with serve_aws(moto, POLICIES.policy("dynamodb-streams"), {}) as (front, _, properties):
+        assert len(await changes(properties)) == 1
+
     assert front.denied == set()
     assert front.called == needed_by(("dynamodb-streams",))
+
+
+@pytest.mark.usefixtures("changed_table")
+@pytest.mark.parametrize("action", sorted(needed_by(("dynamodb-streams",))))
+async def test_dynamodb_streams_without_the_right_to_an_action_fail_and_name_it(moto, action):
+    policy = POLICIES.document(each for each in actions_of(("dynamodb-streams",)) if each.name != action)
+    with (
+        serve_aws(moto, policy, {}) as (_, _, properties),
+        pytest.raises(rp.RecordPublisherError, match=action),
+    ):
+        await changes(properties)

@@ -18,6 +18,10 @@ ONCE = Config(retries={"total_max_attempts": 1})
 SHARD = "shardId-000000000000"
 
 
+def headers(operation: str) -> dict[str, str]:
+    return {"X-Amz-Target": f"Kinesis_20131202.{operation}", "Content-Type": "application/x-amz-json-1.1"}
+
+
 def code_of(raised: pytest.ExceptionInfo[ClientError]) -> tuple[str, int]:
     response = raised.value.response
     return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"]
@@ -83,7 +87,7 @@ def test_errors_have_the_services_format(serve):
 def test_an_unknown_operation_is_an_error(serve):
     endpoint, _ = serve()
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
-    connection.request("POST", "/", "{}", {"X-Amz-Target": "Kinesis_20131202.CreateChannel"})
+    connection.request("POST", "/", "{}", headers("CreateChannel"))
     response = connection.getresponse()
     assert (response.status, b"UnknownOperationException" in response.read()) == (400, True)
     connection.close()
@@ -92,7 +96,7 @@ def test_an_unknown_operation_is_an_error(serve):
 def test_a_body_that_is_not_json_is_a_serialization_error(serve):
     endpoint, _ = serve()
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
-    connection.request("POST", "/", "{", {"X-Amz-Target": "Kinesis_20131202.ListStreams"})
+    connection.request("POST", "/", "{", headers("ListStreams"))
     response = connection.getresponse()
     assert response.status == 400
     assert b"SerializationException" in response.read()
@@ -141,7 +145,7 @@ def test_correct_credentials_are_accepted_and_a_missing_signature_is_refused(ser
     endpoint, kinesis = serve(signing={"key": "me", "secret": "open sesame"}, credentials={"me": "open sesame"})
     assert kinesis.list_streams()["StreamNames"] == []
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
-    connection.request("POST", "/", "{}", {"X-Amz-Target": "Kinesis_20131202.ListStreams"})
+    connection.request("POST", "/", "{}", headers("ListStreams"))
     assert b"MissingAuthenticationToken" in connection.getresponse().read()
     connection.close()
 

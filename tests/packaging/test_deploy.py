@@ -26,7 +26,8 @@ from processes.job_files import end, job_file
 
 FOLDER = ROOT / "examples/deploy"
 MANIFESTS = {
-    name: yaml.safe_load((FOLDER / f"kubernetes-{name}.yml").read_text()) for name in ("deployment", "statefulset")
+    name: yaml.safe_load((FOLDER / f"kubernetes-{name}.yml").read_text())
+    for name in ("deployment", "statefulset", "elastic")
 }
 DOCKERFILE = [
     line.split(maxsplit=1) for line in (FOLDER / "Dockerfile").read_text().splitlines() if line[:1] not in ("", "#")
@@ -99,7 +100,8 @@ def start(orders, tmp_path):
             own += ["-p", "flink.metrics.prometheus.address=127.0.0.1:0"]
             process = subprocess.Popen(
                 [sys.executable, "-m", "recordpublisher", *own],
-                env=process_environment(),
+                env=process_environment(tmp_path),
+                cwd=tmp_path,
                 stdin=subprocess.DEVNULL,
                 stderr=started.enter_context(job.with_suffix(".err").open("w")),
                 start_new_session=True,
@@ -182,6 +184,31 @@ def test_the_pods_of_the_statefulset_share_the_shards(start, tracker):
 
 
 @pytest.mark.slow
+def test_pods_of_a_group_are_ready_also_without_shards_and_join_and_leave(start, tmp_path):
+    """More pods than shards, so that one has none: a rolling update waits until each new pod is ready."""
+    callback = "def write(batch):\n    with open('written', 'a') as file:\n        file.write('x' * len(batch.data))\n"
+    (tmp_path / "handlers.py").write_text(callback)
+    shared = {
+        "flink.sink": "callback",
+        "flink.sink.callback.function": "handlers:write",
+        "flink.state.uri": f"sqlite:///{tmp_path}/group.db",
+        "flink.job.name": "orders",
+    }
+    pods = [start(kubernetes("elastic"), f"pod{number}", **shared) for number in range(5)]
+    urls = [url_of(process, log) for process, log in pods]
+    wait_until(lambda: all(status(f"{url}/readyz")[0] == 200 for url in urls))
+    wait_until(lambda: sum(open_shards_at(url) for url in urls) == 4)
+
+    assert end(pods[0][0]) == 0
+    wait_until(lambda: sum(open_shards_at(url) for url in urls[1:]) == 4)
+    assert [end(process) for process, _ in pods[1:]] == [0, 0, 0, 0]
+
+
+def open_shards_at(url):
+    return int(re.search(r"recordpublisher_subtask_open_shards{.*} (\d+)", status(f"{url}/metrics")[1])[1])
+
+
+@pytest.mark.slow
 def test_a_bad_property_ends_with_the_code_after_which_systemd_does_not_restart(start):
     process, _ = start(COMMANDS["systemd"], "bad", **{"flink.sink": "nowhere"})
 
@@ -233,6 +260,11 @@ def test_a_statefulset_has_a_pod_for_each_subtask_and_a_deployment_one_pod():
     assert MANIFESTS["statefulset"]["spec"]["replicas"] == 2
     assert MANIFESTS["deployment"]["spec"]["replicas"] == 1
     assert MANIFESTS["deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_a_pod_of_a_group_leaves_only_when_another_one_is_ready():
+    assert "--elastic" in kubernetes("elastic")
+    assert MANIFESTS["elastic"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 @pytest.mark.parametrize("kind", MANIFESTS)

@@ -16,8 +16,9 @@ from packaging.requirements import Requirement
 from processes.command_line import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BROUGHT_BY = {"botocore": "aiobotocore", "multidict": "aiohttp"}
-"""Imported by us, and required by a requirement of ours: aiobotocore allows few versions, aiohttp's values are of that class."""
+BROUGHT_BY = {"botocore": "aiobotocore", "hyperframe": "h2", "multidict": "aiohttp"}
+"""Imported by us, and required by a requirement of ours: aiobotocore allows few versions, the frames of h2 and the values of
+aiohttp are of these classes."""
 NO_INDEX = "the package index cannot be reached: what an installer would choose is not known"
 
 

@@ -1,6 +1,7 @@
 """What a package index shows of the package: its description and its links."""
 
 import re
+import tomllib
 import zipfile
 from email import message_from_bytes
 from email.message import Message
@@ -11,7 +12,7 @@ from readme_renderer import markdown
 from processes.command_line import ROOT
 
 pytestmark = pytest.mark.slow
-SITE = "https://recordpublisher.example/"
+SITE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Documentation"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_the_description_renders_and_none_of_its_links_is_relative(metadata):
 
 
 def test_links_lead_to_pages_and_pictures_of_the_site(metadata):
-    links = set(re.findall(rf"\]\({SITE}([^)#]*)", metadata.get_payload()))
+    links = set(re.findall(rf"\]\({re.escape(SITE)}([^)#]*)", metadata.get_payload()))
     documents = {str(file.relative_to(ROOT / "docs").with_suffix("")) for file in (ROOT / "docs").rglob("*.md")}
     pages = {f"{name}/".removesuffix("README/") for name in documents}
     pages |= {f"{file.stem.lower()}/" for file in ROOT.glob("*.md")}

@@ -38,7 +38,16 @@ class CheckpointHistory:
     def add(self, subtask: int, generation: int, state: State) -> None:
         if self._owners[subtask] != generation:
             raise FencedError(f"subtask {subtask} has a newer generation")
+        self._check_nothing_is_lost(subtask, generation, state)
         self._stored.append((self._simulator.now, subtask, json.dumps(state)))
+
+    def _check_nothing_is_lost(self, subtask: int, generation: int, state: State) -> None:
+        """A start of a subtask goes on storing each shard that it has stored and that has not ended (S10)."""
+        earlier = [json.loads(text) for _, each, text in reversed(self._stored) if each == subtask][:1]
+        for before in earlier:
+            open_shards = {key for key, entries in before["shards"].items() if not entries.get("ended")}
+            lost = open_shards - state["shards"].keys() if before["generation"] == generation else set()
+            assert not lost, f"S10: subtask {subtask} stores no position of {lost} any more"
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The last one of each subtask."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ class Job:
         self._leaving: list[Subtask] = []
         self._seed = schedule.seed
         self._run_number = 0
+        self._absent_until: dict[str, float] = {}
 
     def run(self) -> RuleChecker:
         try:
@@ -69,7 +71,7 @@ class Job:
             self._shared = InProcessTracker(parallelism=job_run.parallelism, clock=clock, timeout_ms=10_000)
         if not job_run.keeps_tracker:
             self._server = TrackerServer(self._simulator, self._network)
-        self._checker.start_run(job_run, self._checkpoints.counts(self._stream), self._server.is_disturbed)
+        self._checker.start_run(job_run, self._checkpoints.counts(self._stream), self._is_disturbed)
         self._network.loss, self._network.max_delay = job_run.loss, job_run.max_delay
         for number in range(job_run.parallelism):
             self._start(number, job_run)
@@ -117,7 +119,7 @@ class Job:
 
     def _compare_lateness(self, job_run: JobRun) -> None:
         """The metric equals the checker's count (W13). Not for children: a remote tracker does not know their parents' watermarks."""
-        if any(each.kind in ("crash", "leave", "kill") for each in job_run.faults):
+        if any(each.kind in ("crash", "leave", "kill", "unlist") for each in job_run.faults):
             return
         for subtask in self._running.values():
             for entry in subtask.fetcher._table:
@@ -138,7 +140,18 @@ class Job:
             self._tracker_of,
             self._seed,
             self._is_remote,
+            self._listed_streams,
         )
+
+    def _listed_streams(self) -> tuple[str, ...]:
+        """The streams of the list now. One that has no shards is always in it: a list is never empty."""
+        now = self._simulator.now
+        return (*(each for each in self._stream.names if self._absent_until.get(each, 0.0) <= now), "without shards")
+
+    @property
+    def _is_disturbed(self) -> bool:
+        """Whether a fault of the run before lasts."""
+        return self._server.is_disturbed or len(self._listed_streams()) <= len(self._stream.names)
 
     @property
     def _is_remote(self) -> bool:
@@ -157,6 +170,7 @@ class Job:
         on_tracker: dict[str, Callable[[], Any]] = {
             "suspend-tracker": lambda: self._server.suspend(fault.seconds),
             "restart-tracker": lambda: self._server.restart(fault.seconds),
+            "unlist": lambda: self._unlist(fault),
         }
         if fault.kind in on_tracker:
             on_tracker[fault.kind]()
@@ -170,6 +184,13 @@ class Job:
                 "leave": lambda: self._leave(subtask, job_run, fault.seconds),
             }
             on_subtask[fault.kind]()
+
+    def _unlist(self, fault: Fault) -> None:
+        is_for_ever = fault.seconds < 0
+        until = math.inf if is_for_ever else self._simulator.now + fault.seconds
+        self._absent_until[fault.stream] = max(self._absent_until.get(fault.stream, 0.0), until)
+        if is_for_ever:
+            self._checker.exclude(self._stream.of_stream(fault.stream))
 
     def _crash(self, subtask: Subtask, job_run: JobRun, seconds: float) -> None:
         self._kill(subtask)

@@ -18,13 +18,14 @@ FAULT_SECONDS = 25.0
 @dataclass(frozen=True)
 class Fault:
     """`kind`: suspend, starve, stall (a slow write), crash (and restart), leave (and join again), kill (without a restart),
-    suspend-tracker, restart-tracker."""
+    suspend-tracker, restart-tracker, unlist (a stream leaves the list of streams for these seconds; -1: for ever)."""
 
     kind: str
     at: float
     """Seconds after the run's start."""
     seconds: float
     subtask: int = 0
+    stream: str = ""
 
     @property
     def may_cause_late_records(self) -> bool:
@@ -99,6 +100,10 @@ def random_schedule(seed: int) -> Schedule:
     if not stream.ends and runs[-1].lookahead is not None and runs[-1].idle_interval < 0:
         # an open shard that stays silent holds the others on purpose (W2)
         runs[-1] = replace(runs[-1], idle_interval=3_000)
+    of_streams = random.Random(f"{seed} streams")
+    if of_streams.random() < 0.4:
+        stream = replace(stream, roots=max(stream.roots, 2), has_two_streams=True)
+        runs = [_with_changing_streams(each, of_streams, each is runs[-1]) for each in runs]
     if tracker == "REMOTE":
         _add_vanishing(runs, random.Random(~seed))
     if tracker == "REMOTE" and runs[-1].parallelism > 1 and draw.random() < 0.2:
@@ -106,6 +111,17 @@ def random_schedule(seed: int) -> Schedule:
         others = tuple(each for each in runs[-1].faults if each.subtask != killed.subtask)
         runs[-1] = replace(runs[-1], faults=(*others, killed))
     return Schedule(seed, stream, tuple(runs), tracker)
+
+
+def _with_changing_streams(job_run: JobRun, draw: random.Random, is_last: bool) -> JobRun:
+    """Streams leave the list and come back, maybe before all subtasks have seen it; in the last run one may leave for ever."""
+    absences = [
+        Fault("unlist", draw.uniform(0, FAULT_SECONDS), draw.choice([0.5, 3.0, 8.0, 20.0]), stream=draw.choice("st"))
+        for _ in range(draw.randint(0, 3))
+    ]
+    if is_last and draw.random() < 0.3:
+        absences.append(Fault("unlist", draw.uniform(0, FAULT_SECONDS), -1, stream=draw.choice("st")))
+    return replace(job_run, faults=(*job_run.faults, *absences))
 
 
 def _add_vanishing(runs: list[JobRun], draw: random.Random) -> None:

@@ -34,6 +34,8 @@ class StreamPlan:
     """Whether listings lack shards for a while: children after a reshard, ended parents, any other."""
     extreme_times: bool = False
     """Whether some event times are at the bounds of those that can be used, and beyond (W12)."""
+    has_two_streams: bool = False
+    """Whether the shards belong to two streams, which leave the list of streams and come back (S10)."""
 
 
 @dataclass
@@ -85,7 +87,7 @@ class SimulatedShard:
 
 
 class SimulatedStream:
-    """Every shard of one simulated stream, by key."""
+    """Every shard of a simulated stream or two, by key."""
 
     def __init__(self, plan: StreamPlan) -> None:
         self._random = random.Random(plan.seed)
@@ -93,7 +95,8 @@ class SimulatedStream:
         self.shards: dict[str, SimulatedShard] = {}
         self.merged: set[str] = set()
         """Shards with a merge among their ancestors."""
-        leaves = [self._add((), 0.0) for _ in range(plan.roots)]
+        self.names = ("s", "t") if plan.has_two_streams else ("s",)
+        leaves = [self._add((), 0.0, self.names[root % len(self.names)]) for root in range(plan.roots)]
         for _ in range(plan.reshards):
             leaves = self._reshard(leaves)
         for leaf in leaves:
@@ -111,7 +114,11 @@ class SimulatedStream:
         return self.shards[key]
 
     def parents(self, key: str) -> list[str]:
-        return [f"s/{parent}" for parent in self.shards[key].shard.parents]
+        shard = self.shards[key].shard
+        return [f"{shard.stream}/{parent}" for parent in shard.parents]
+
+    def of_stream(self, stream: str) -> set[str]:
+        return {key for key, each in self.shards.items() if each.shard.stream == stream}
 
     def watermark(self, key: str, count: int) -> int | None:
         """The shard watermark after `count` records, computed independently: the largest time less the disorder, or the inherited one."""
@@ -121,22 +128,24 @@ class SimulatedStream:
         own = [time - self.plan.disorder_ms for index, time in shard.counted_times.items() if index < count]
         return max(own + ([min(known)] if known else []), default=None)
 
-    def _reshard(self, leaves: list[SimulatedShard]) -> list[SimulatedShard]:
+    def _reshard(self, every_leaf: list[SimulatedShard]) -> list[SimulatedShard]:
         draw = self._random
+        stream = draw.choice(every_leaf).shard.stream if len(self.names) > 1 else self.names[0]
+        leaves = [leaf for leaf in every_leaf if leaf.shard.stream == stream]
         parents = draw.sample(leaves, 2) if len(leaves) > 1 and draw.random() < 0.5 else [draw.choice(leaves)]
         at = max(max([each.opens, *each.arrivals]) for each in parents) + draw.choice([0.0, 1.0])
         count = 1 if len(parents) == 2 else 2
-        children = [self._add(tuple(parent.shard.shard_id for parent in parents), at) for _ in range(count)]
+        children = [self._add(tuple(parent.shard.shard_id for parent in parents), at, stream) for _ in range(count)]
         for parent in parents:
             parent.closes = at
             parent.children = tuple(child.shard for child in children) if draw.random() < 0.7 else ()
         if len(parents) == 2 or any(parent.shard.key in self.merged for parent in parents):
             self.merged |= {child.shard.key for child in children}
-        return [leaf for leaf in leaves if leaf not in parents] + children
+        return [leaf for leaf in every_leaf if leaf not in parents] + children
 
-    def _add(self, parents: tuple[str, ...], opens: float) -> SimulatedShard:
+    def _add(self, parents: tuple[str, ...], opens: float, stream: str) -> SimulatedShard:
         draw, plan = self._random, self.plan
-        made = SimulatedShard(Shard("s", f"{len(self.shards):03d}", parents), opens)
+        made = SimulatedShard(Shard(stream, f"{len(self.shards):03d}", parents), opens)
         at, clock = opens, opens * 1000 * draw.choice([1, 1, 1, 20])
         pace = draw.choice([0.0, 0.1, 1.0])  # before the job started, quickly, slowly
         skew = draw.choice([1, 30, 1000, 5000])

@@ -21,6 +21,8 @@ class Simulator:
     def __init__(self) -> None:
         self.now = 0.0
         self.processes: list[Process] = []
+        self.has_failed = False
+        """Whether what a process runs has raised an error."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -111,11 +113,16 @@ class Process(asyncio.base_events.BaseEventLoop):
     def due(self) -> float:
         """When the process has something to do next; infinite: never."""
         if self._ready:
-            return max(self._simulator.now, self._runnable_at)
-        while self._scheduled and self._scheduled[0]._cancelled:
-            self._timer_cancelled_count -= 1
-            heapq.heappop(self._scheduled)._scheduled = False
-        return max(self._scheduled[0]._when, self._runnable_at) if self._scheduled else math.inf
+            when = self._simulator.now
+        else:
+            scheduled = self._scheduled
+            while scheduled and scheduled[0]._cancelled:
+                self._timer_cancelled_count -= 1
+                heapq.heappop(scheduled)._scheduled = False
+            if not scheduled:
+                return math.inf
+            when = scheduled[0]._when
+        return when if when > self._runnable_at else self._runnable_at  # asked of each process before each step
 
     def step(self) -> None:
         """Run one step of the loop."""
@@ -136,6 +143,7 @@ class Process(asyncio.base_events.BaseEventLoop):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures.append(error)
+            self._simulator.has_failed = True
 
     def suspend(self, seconds: float) -> None:
         """Simulate SIGSTOP, and SIGCONT later."""

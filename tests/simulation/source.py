@@ -39,8 +39,11 @@ class SimulatedSource(RecordPublisherFactory):
         return SimulatedPublisher(self, self.stream[shard.key], starting_position)
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        if self.stream.plan.has_two_streams:
+            await asyncio.sleep(2 * LATENCY_SECONDS)  # a stream may leave the list meanwhile
         now = self.simulator.now + 1e-9
-        return [shard for each in self.stream.shards.values() if (shard := each.listed(now)) is not None]
+        listed = (each.listed(now) for each in self.stream.shards.values() if each.shard.stream == stream)
+        return [shard for shard in listed if shard is not None]
 
     async def shard_exists(self, shard: Shard) -> bool | None:
         """The service finds a shard also while listings lack it."""

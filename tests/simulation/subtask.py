@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
@@ -36,6 +37,8 @@ from .simulator import EPOCH_MS, Clock, Process, Simulator
 from .source import SimulatedSource
 
 STARTUP_SECONDS = 20.0
+LOOK_SECONDS = 1.0
+"""How often each subtask looks at the list of streams."""
 TICK_SECONDS = 0.5
 """By how much a process may overestimate its running time at each suspension: it measures at ticks, and one may begin between two."""
 
@@ -105,6 +108,7 @@ class Subtask:
         tracker_of: Callable[[Properties, Process], WatermarkTracker],
         seed: int,
         is_remote: bool,
+        listed_streams: Callable[[], tuple[str, ...]],
     ) -> None:
         self.number = number
         self.process = simulator.process()
@@ -114,6 +118,7 @@ class Subtask:
         self._writable_since: float | None = None
         """Since when it has a record that it may write, and has written none."""
         self._job_run = job_run
+        self._listed_streams = listed_streams
         self._source = SimulatedSource(simulator, self.process, stream, seed, job_run.continuations)
         self._source.before_read = self.check_memory
         properties = properties_of(job_run, stream, is_remote)
@@ -137,6 +142,8 @@ class Subtask:
 
     def on_write(self, batch: RecordBatch) -> None:
         self._writable_since = None
+        is_read = batch.shard.stream in self.fetcher._dependencies.discovery.opened
+        self._checker.expect(is_read, "S10", f"{batch.shard.key} is written, its stream has left the list")
         if not self._is_without_tracker:
             self._checker.check_alignment(batch, self._tracker.current(), self._job_run.lookahead)
         self._checker.check_write(batch, self._tracker.current())
@@ -193,6 +200,13 @@ class Subtask:
         await self.fetcher.open()
         await self.fetcher.run_bounded(Bounds())
 
+    def _streams_of(self, stream: SimulatedStream) -> Sequence[str]:
+        async def look() -> tuple[str, ...]:
+            await asyncio.sleep(LOOK_SECONDS / 10)
+            return self._listed_streams()
+
+        return StreamList(self._listed_streams(), look, LOOK_SECONDS) if stream.plan.has_two_streams else stream.names
+
     def _parts(
         self, properties: Properties, simulator: Simulator, stream: SimulatedStream, checkpoints: CheckpointHistory
     ) -> FetcherDependencies:
@@ -209,7 +223,7 @@ class Subtask:
 
         return FetcherDependencies(
             factory=self._source,
-            discovery=ShardDiscovery(self._source, ("s",), settings.discovery_interval_ms),
+            discovery=ShardDiscovery(self._source, self._streams_of(stream), settings.discovery_interval_ms),
             sink=self.sink,
             tracker=self._tracker,
             decorator_for=decorator,
@@ -217,7 +231,6 @@ class Subtask:
             clock=Clock(simulator),
             assigner=owner_of,
             start=StartingPosition.trim_horizon(),
-            streams=("s",),
             pin_latest=pinned,
             shard_exists=self._source.shard_exists,
             is_endless=lambda stream: True,  # as a stream of Kinesis

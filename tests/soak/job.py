@@ -154,7 +154,6 @@ def fetcher_over(
             clock=clock,
             assigner=registry().shard_assigners.get("UNIFORM", "")(given),
             start=initial_position(given),
-            streams=(STREAM,),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             shard_exists=lister.shard_exists,

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,14 @@ def main() -> None:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(KillableSource)
-    frame = session.readStream.format("killable").options(**job["options"]).load()
+    frame = session.readStream.format(job["form"]).options(**job["options"]).load()
     if job["sink"] == "kinesis":
         writer = frame.select("data", "partitionKey").writeStream.format("killable").options(**job["target"])
         watch(started(writer.option("checkpointLocation", str(folder / "checkpoint")), job["finish"]))
         return
     rows = frame.select("shardId", "sequenceNumber", f.get_json_object(f.col("data").cast("string"), "$.n").alias("n"))
+    if job["form"] == "kinesis":  # that source has no pauses
+        rows = rows.mapInArrow(pausing(folder), rows.schema)
     writer = rows.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     if job["sink"] == "parquet":
         writer = writer.format("parquet").option("path", str(folder / "out"))
@@ -52,6 +55,18 @@ def started(writer: Any, finish: bool) -> Any:
     query = (writer.trigger(availableNow=True) if finish else writer).start()
     print("started", flush=True)
     return query
+
+
+def pausing(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Rows as they are, with the pauses "writing", for kills, and "slow" after a task's claim and before the rows reach the sink."""
+
+    def paused(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            pause_while_armed(folder, "slow")
+            pause_while_armed(folder, "writing")
+            yield batch
+
+    return paused
 
 
 def act(batch: Any, number: int, folder: Path) -> None:
@@ -67,6 +82,7 @@ def act(batch: Any, number: int, folder: Path) -> None:
             aside.rename(done)
         except OSError:  # another attempt was first: it must have written the same rows
             assert rows_in(aside) == rows_in(done), f"batch {number} was read twice with different rows"
+            (folder / f"again-{number}-{action}").touch()
             shutil.rmtree(aside)
     pause_while_armed(folder, "acted")
 

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pyspark
 
+from processes.repeated_work import repeated
 from spark_jobs import killable_format, killable_job
 
 JOB = Path(killable_job.__file__)
@@ -25,7 +25,7 @@ WAIT_SECONDS = 300.0
 
 class Job:
     """A job that can be started again and again over one folder. `sink`: parquet, foreach (three actions a batch) or kinesis, which
-    needs the options of its `target`.
+    needs the options of its `target`. `form`: the source, "killable", or "kinesis" with pauses after it.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Job:
         sink: str,
         master: str,
         target: dict[str, str] | None = None,
+        form: str = "killable",
         **conf: str,
     ) -> None:
         self.folder = folder
@@ -42,6 +43,7 @@ class Job:
             "options": {**options, killable_format.FOLDER: str(folder)},
             "folder": str(folder),
             "sink": sink,
+            "form": form,
             "master": master,
             "target": {**(target or {}), killable_format.FOLDER: str(folder)},
             "conf": conf,
@@ -108,7 +110,7 @@ class Running:
     def disarm(self) -> None:
         """Let all remaining processes continue."""
         for path in [*self._folder.glob("armed-*"), *self._folder.glob("reached-*")]:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def wait_until(self, there: Any, what: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -162,22 +164,9 @@ def home_in(folder: Path) -> Path:
     return home
 
 
-@contextmanager
-def producing(stream: Any) -> Iterator[None]:
+def producing(stream: Any) -> AbstractContextManager[None]:
     """About 200 records a second, until the block ends."""
-    stopped = threading.Event()
-
-    def produce() -> None:
-        while not stopped.wait(0.1):
-            stream.put(20)
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
+    return repeated(lambda: stream.put(20), 0.1)
 
 
 def rounds() -> int:

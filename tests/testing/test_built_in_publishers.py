@@ -12,7 +12,7 @@ from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.testing import PublisherCase, PublisherContract
 
 from servers.fast_time import FastClock, run_fast
-from servers.http2_front import front_of
+from servers.http2.front import front_of
 
 PAYLOADS = [b"%d" % number * 300_000 for number in range(8)]
 """An event of a subscription holds at most 1 MiB here: three of these."""

@@ -101,6 +101,16 @@ class FencesReaders(ListSink):
         return await self.open(rp.SinkContext())
 
 
+class WritesToBeAsked(ListSink):
+    """Finds out by a record of its own whether it can write."""
+
+    def checks(self):
+        async def write():
+            self.target.payloads.append(b"test")
+
+        return {"write": write}
+
+
 class DropsWhatWasFlushed(ListSink):
     """Takes back what it has stored of a revoked shard."""
 
@@ -129,6 +139,7 @@ class RefusesRevokedShards(ListSink):
         (IgnoresNewerStart, "test_a_replaced_start_cannot_store", AssertionError),
         (FailsWithoutRecords, "test_checkpoints_without_records_succeed", AssertionError),
         (ReversesRecords, "test_what_was_flushed_is_in_the_target", AssertionError),
+        (WritesToBeAsked, "test_what_doctor_asks_changes_nothing", AssertionError),
         (DropsWhatWasFlushed, "test_shards_may_come_and_go", AssertionError),
         (RefusesRevokedShards, "test_a_revoked_shard_may_come_back", AssertionError),
         (FencesReaders, "test_stored_positions_can_be_read_beside_the_job", rp.FencedError),

@@ -29,6 +29,7 @@ COMMANDS = {
     "lag": "job_commands.lag:lag",
     "dashboard": "job_commands.dashboard:dashboard",
     "positions": "job_commands.positions:positions",
+    "group": "job_commands.group:group",
     "tracker": "job_commands.tracker:tracker",
     "plugins": "commands.plugins:plugins",
     "new-plugin": "commands.new_plugin:new_plugin",
@@ -46,7 +47,8 @@ class Commands(CommandGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help="Read Amazon Kinesis Data Streams: polling and enhanced fan-out behind one property.",
+    help="Read Amazon Kinesis Data Streams: polling and enhanced fan-out behind one property.\n\n"
+    "Example: recordpublisher tail orders --no-follow",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

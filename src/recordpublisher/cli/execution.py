@@ -138,7 +138,16 @@ T = TypeVar("T")
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     """Run `work` and return its result. SIGINT (Ctrl-C) and SIGTERM cancel it, so that it can close what it opened; the result is then
     None, which is no error. More of them wait for the closing, for `PATIENCE_SECONDS`; a later one breaks it off."""
-    return asyncio.run(_run(work))
+    return asyncio.run(_run(work))[0]
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """The same for work whose result is printed. A signal ends the command with 128 and the signal's number, as a shell has it: nothing
+    is printed, since a part would look like the whole."""
+    result, number = asyncio.run(_run(work))
+    if number is not None:
+        raise typer.Exit(128 + number)
+    return result  # type: ignore[return-value]
 
 
 class RetryNotice:
@@ -156,18 +165,19 @@ class RetryNotice:
             )
 
 
-async def _run(work: Coroutine[Any, Any, T]) -> T | None:
+async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
+    """The result, or the signal that cancelled the work."""
     retry_listener.set(RetryNotice())
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    first: list[float] = []
+    received: list[tuple[float, int]] = []
 
-    def cancel() -> None:
-        if not first or loop.time() - first[0] > PATIENCE_SECONDS:
+    def cancel(number: int) -> None:
+        if not received or loop.time() - received[0][0] > PATIENCE_SECONDS:
             task.cancel()
-        first.append(loop.time())
+        received.append((loop.time(), number))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel)
+        loop.add_signal_handler(number, cancel, number)
     await asyncio.wait([task])
-    return None if task.cancelled() else task.result()
+    return (None, received[0][1]) if task.cancelled() else (task.result(), None)

@@ -9,7 +9,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 
-from .execution import run_until_signal
+from .execution import run_to_end
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def ask_service(
     properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
-) -> T | None:
+) -> T:
     """Ask the service something, with the retries of ListShards; otherwise as `call_service`."""
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
@@ -27,14 +27,14 @@ def ask_service(
 
 def call_service(
     properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
-) -> T | None:
-    """Do something with a client of the service; None when a signal ended the command. Nothing is retried: a change that was made,
-    but whose response was lost, would fail the second time.
+) -> T:
+    """Do something with a client of the service. Nothing is retried: a change that was made, but whose response was lost, would fail the
+    second time. A signal ends the command, without a result.
 
     An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
     """
     properties.check()
-    return run_until_signal(_call(properties, work, [] if stream is None else [stream]))
+    return run_to_end(_call(properties, work, [] if stream is None else [stream]))
 
 
 async def _call(properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], streams: list[str]) -> T:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from recordpublisher.publishers.shards import MAX_HASH_KEY, Shard
 
 
 def shard_tree(shards: Sequence[Shard]) -> list[str]:
     """One line for each shard. A merged shard stands below its second parent and names both; a shard without listed parents is a root."""
+    by_id = {shard.shard_id: shard for shard in shards}
     return [
-        f"{indent}{shard.shard_id}  {'closed' if shard.closed else 'open'}  {_hash_range(shard)}{_merged(shard)}"
-        for indent, shard in _walk(shards)
+        f"{indent}{shard}  {'closed' if by_id[shard].closed else 'open'}  {_hash_range(by_id[shard])}{_merged(by_id[shard].parents)}"
+        for indent, shard in walk_tree({each: shard.parents for each, shard in by_id.items()})
     ]
 
 
-def _walk(shards: Sequence[Shard]) -> Iterator[tuple[str, Shard]]:
-    children: dict[str, list[Shard]] = {shard.shard_id: [] for shard in shards}
-    roots: list[Shard] = []
-    for shard in shards:
-        listed = [parent for parent in shard.parents if parent in children]
+def families(parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """One line for each shard that was split or merged, or came of it; `parents` by the shards' names."""
+    related = {parent for of_one in parents.values() for parent in of_one if parent in parents}
+    shown = {shard: of_one for shard, of_one in parents.items() if shard in related or related & {*of_one}}
+    return [f"{indent}{shard}{_merged(shown[shard])}" for indent, shard in walk_tree(shown)]
+
+
+def walk_tree(parents: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Each shard below its parent, with the lines that are drawn before its name."""
+    children: dict[str, list[str]] = {shard: [] for shard in parents}
+    roots: list[str] = []
+    for shard, of_shard in parents.items():
+        listed = [parent for parent in of_shard if parent in children]
         (children[max(listed)] if listed else roots).append(shard)
     waiting = [("", "", shard) for shard in reversed(roots)]
     while waiting:
         branch, below, shard = waiting.pop()
         yield branch, shard
-        for place, child in enumerate(reversed(children[shard.shard_id])):
+        for place, child in enumerate(reversed(children[shard])):
             shown, further = ("└─ ", "   ") if place == 0 else ("├─ ", "│  ")
             waiting.append((below + shown, below + further, child))
 
@@ -36,5 +45,5 @@ def _hash_range(shard: Shard) -> str:
     return f"{keys.start} to {keys.end} ({share:.1%})"
 
 
-def _merged(shard: Shard) -> str:
-    return f"  merged from {' and '.join(shard.parents)}" if len(shard.parents) > 1 else ""
+def _merged(parents: Sequence[str]) -> str:
+    return f"  merged from {' and '.join(parents)}" if len(parents) > 1 else ""

@@ -25,8 +25,8 @@ def check_packages() -> None:
         raise ImportError(f"the demo needs {', '.join(missing)}: {HOW_TO_INSTALL_PACKAGES}")
 
 
-def check_java() -> None:
-    """Raises: ConfigurationError with one sentence that says what to install."""
+def check_java() -> int:
+    """The major version of the Java that Spark would run on. Raises: ConfigurationError with one sentence that says what to install."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
@@ -36,6 +36,7 @@ def check_java() -> None:
         raise ConfigurationError(
             "JAVA_HOME", java, HOW_TO_INSTALL, reason=f"Spark needs Java {MIN_JAVA} and this is {version}"
         )
+    return version
 
 
 def java_version(java: str) -> int:

@@ -21,6 +21,7 @@ from .shards.assignment import ShardAssigner
 from .shards.discovery import ShardDiscovery
 from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
+from .shards.stream_list import StreamList
 from .sink import Sink, SinkContext, State
 
 
@@ -48,7 +49,6 @@ class FetcherDependencies:
     clock: Clock
     assigner: ShardAssigner
     start: StartingPosition
-    streams: tuple[str, ...]
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
     retention: RetentionCheck | None = None
@@ -63,10 +63,15 @@ class FetcherDependencies:
     subtask: int = 0
     parallelism: int = 1
 
+    @property
+    def streams(self) -> StreamList:
+        """The streams that are read now."""
+        return self.discovery.streams
+
     def is_ours(self, shard: Shard) -> bool:
         """Whether this subtask reads the shard (S9)."""
         return self.assigner(shard, self.parallelism) == self.subtask
 
     def sink_context(self, request_checkpoint: Callable[[], None]) -> SinkContext:
         """What the sink receives when it is opened."""
-        return SinkContext(self.subtask, self.parallelism, self.streams, request_checkpoint)
+        return SinkContext(self.subtask, self.parallelism, tuple(self.streams), request_checkpoint)

@@ -1,10 +1,15 @@
-"""MetricType and SinkMetric: the kinds of metrics, and a metric that a sink has of its own."""
+"""MetricType, Metric and SinkMetric: the kinds of metrics, one of a subtask or shard, and one that a sink has of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 import msgspec
+
+V = TypeVar("V")
 
 
 class MetricType(StrEnum):
@@ -29,3 +34,14 @@ class SinkMetric(msgspec.Struct, frozen=True):
     unit: str
     description: str
     value: int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Generic[V]):
+    """One metric of a subtask or a shard (`V`)."""
+
+    name: str
+    type: MetricType
+    unit: str
+    description: str
+    read: Callable[[V], Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.log_fields import about
@@ -22,6 +22,7 @@ from .pipeline.termination import RunCompletion, TerminationCondition
 from .shards.missing_shards import MissingShards
 from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
+from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .watermarks.alignment import Alignment
 from .watermarks.ended_parent_hold import EndedParentHold
@@ -125,6 +126,26 @@ class ShardLifecycle:
         if is_bounded_and_closed or self.table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
 
+    def begin_stream(
+        self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
+    ) -> None:
+        """Read a stream that came into the list: the arguments of `OwnedShards.add_initial` (S10)."""
+        self.owned.add_stream(listed, states, unlisted)
+        self.start_readers()
+
+    async def stop_stream(self, stream: str) -> None:
+        """Read a stream no more: what is unread is dropped, positions are kept, and no watermark waits for it (S10)."""
+        for entry in self.table:
+            if entry.shard.stream == stream:
+                self.readers.abandon(entry)
+                self.update(entry)
+        async with self.emitter.sink_lock:  # the write that is going on has ended, and its position is counted
+            pass
+        self.owned.remove_stream(stream)
+        self._request_checkpoint()
+        self.start_readers()
+        await self.readers.wait_for_abandoned()
+
     def on_heartbeat(self) -> None:
         """A sync interval has passed: decide again about stragglers, report, and emit what is due."""
         self.stragglers.update()
@@ -133,6 +154,8 @@ class ShardLifecycle:
 
     async def on_listing(self, stream: str, listed: list[Shard]) -> None:
         """Discovery has listed a stream: add and remove shards."""
+        if stream not in self._dependencies.discovery.opened:
+            return  # it left the list meanwhile
         await self.owned.apply_listing(stream, listed)
         self.ended_parents.on_listing(stream, listed)
         self.start_readers()

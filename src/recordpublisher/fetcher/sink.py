@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
 from .metric_types import SinkMetric
+from .worker_positions import WorkerPositions
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
@@ -37,6 +39,8 @@ class SinkContext:
     - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
       old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
       queue of its own, asks before it sends.
+    - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
+      no `flush`: `Sink.worker_positions` commits.
     """
 
     subtask: int = 0
@@ -45,6 +49,7 @@ class SinkContext:
     request_checkpoint: Callable[[], None] = field(default=lambda: None, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     may_write: Callable[[], bool] = field(default=_always, compare=False)
+    is_elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,15 @@ class Sink(ABC):
         `recordpublisher lag`. Default: None, for a sink that stores no state."""
         return None
 
+    def checks(self) -> Checks:
+        """What `recordpublisher doctor` asks of a sink that was made and not opened: for example whether what it writes to can be reached.
+        The job may be running. Default: whether the stored positions can be read, where the sink has any."""
+
+        async def positions() -> str:
+            return f"reachable, {len(await self.stored_positions() or ())} stored snapshots"
+
+        return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
+
     @abstractmethod
     async def write(self, batch: RecordBatch) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
@@ -90,6 +104,11 @@ class Sink(ABC):
         Their next reader goes on from their last checkpoint. After a hand-over that has everything. After a lost lease it has not: drop
         what is queued of them, since it is written again. Also called while a `write` or `flush` waits. Default: nothing.
         """
+
+    def worker_positions(self) -> WorkerPositions | None:
+        """With ELASTIC assignment: where a sink that keeps positions keeps those of each worker. The same object at each call, also before
+        `open`. Default: None; then ELASTIC is refused for a sink that stores state."""
+        return None
 
     async def watermark(self, watermark: int) -> None:  # noqa: B027 - optional on purpose
         """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""

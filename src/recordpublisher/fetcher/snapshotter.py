@@ -11,6 +11,7 @@ from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
 from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.emitter import Emitter
+from .shards.owned_shards import OwnedShards
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .startup import OpenedJob
@@ -23,10 +24,16 @@ class Snapshotter:
     """
 
     def __init__(
-        self, dependencies: FetcherDependencies, table: ShardTable, emitter: Emitter, bad_records: BadRecordHandler
+        self,
+        dependencies: FetcherDependencies,
+        table: ShardTable,
+        owned: OwnedShards,
+        emitter: Emitter,
+        bad_records: BadRecordHandler,
     ) -> None:
         self._dependencies = dependencies
         self._table = table
+        self._owned = owned
         self._emitter = emitter
         self._bad_records = bad_records
         self._checkpoint_lock = asyncio.Lock()
@@ -46,9 +53,15 @@ class Snapshotter:
     def snapshot(self) -> dict[str, Any]:
         """The state of exactly the records for which `write` has returned (S1). Raises: StateError before the job was opened."""
         subtask, parallelism = self._dependencies.subtask, self._dependencies.parallelism
-        states = self._table.states()
+        states = {**self._owned.kept_states, **self._table.states()}
         return snapshot_to_json(
-            states, self._pinned_ms, self._generation, subtask, parallelism, self._states_for_others
+            states,
+            self._pinned_ms,
+            self._generation,
+            subtask,
+            parallelism,
+            self._states_for_others,
+            self._dependencies.clock.now_ms(),
         )
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> dict[str, Any]:

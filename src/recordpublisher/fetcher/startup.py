@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -84,8 +84,9 @@ async def open_job(
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
-    listed = await list_restored(job.discovery.list_all, job.streams, restored, missing, job.is_ours)
-    await _check_for_data_loss(listed, restored, job, retention, missing)
+    opened = job.discovery.opened
+    listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
+    await check_for_data_loss(listed, restored, opened, job, retention, missing)
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
@@ -105,9 +106,10 @@ async def open_job(
     return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
 
 
-async def _check_for_data_loss(
+async def check_for_data_loss(
     listed: Sequence[Shard],
     restored: RestoredState,
+    streams: Collection[str],
     job: FetcherDependencies,
     retention: RetentionCheck | None,
     missing: MissingShards,
@@ -116,11 +118,11 @@ async def _check_for_data_loss(
 
     Each subtask looks at its own shards, and only at positions that are almost a day old.
     """
-    lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, job.streams)))
+    lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, streams)))
     old = old_shards(restored, job.clock.now_ms())
     if retention is not None and old:
-        streams = {key.rsplit("/", 1)[0] for key in old} & set(job.streams)
-        oldest = {stream: await retention.oldest_retained_ms(stream) for stream in streams}
+        of_old = {key.rsplit("/", 1)[0] for key in old} & set(streams)
+        oldest = {stream: await retention.oldest_retained_ms(stream) for stream in of_old}
         lost += shards_with_unread_children(listed, restored, oldest)
         if not job.settings.continue_on_data_loss:
             ours = [shard for shard in listed if shard.key in old and job.is_ours(shard)]

@@ -24,6 +24,7 @@ from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
 from .snapshotter import Snapshotter
 from .startup import close_dependencies, open_job
+from .stream_changes import StreamChanges
 
 READY_CHECK_SECONDS = 0.02
 
@@ -42,7 +43,8 @@ class SubtaskFetcher:
         )
         self._shards = shards = ShardLifecycle(dependencies, self._completion, self._checkpoint_scheduler.request)
         self._table = shards.table
-        self._snapshotter = Snapshotter(dependencies, shards.table, shards.emitter, shards.bad_records)
+        self._snapshotter = Snapshotter(dependencies, shards.table, shards.owned, shards.emitter, shards.bad_records)
+        self._streams = StreamChanges(dependencies, shards)
         self._alarm_monitor = AlarmMonitor(dependencies, shards.table, shards.alignment, shards.emitter)
         self._retention = RetentionPeriods(dependencies.retention_ms, dependencies.streams, dependencies.subtask)
         self._view = SubtaskView(
@@ -71,6 +73,7 @@ class SubtaskFetcher:
         shards.readers.pinned_ms = opened.pinned_ms
         self._snapshotter.resume_from(opened)
         shards.owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
+        self._streams.start_with(opened.start)
         await dependencies.tracker.open(dependencies.subtask, dependencies.parallelism)
         dependencies.tracker.start_at(opened.lowest_watermark)
         dependencies.tracker.on_advance(shards.emitter.wake)
@@ -85,13 +88,14 @@ class SubtaskFetcher:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
         self._start_run(bounds)
         emitted_before = {entry.key: (entry.records, entry.payload_bytes) for entry in self._table}
-        start_task = self._completion.start_task
+        start_task, dependencies = self._completion.start_task, self._dependencies
         emitting = start_task(self._emit())
         checkpointing = start_task(self._checkpoint_scheduler.run())
         others = [
             start_task(self._heartbeat()),
             start_task(self._shards.suspension.run()),
             start_task(self._discover()),
+            start_task(dependencies.streams.run(self._on_look)),
             start_task(self._completion.complete_after(bounds.max_time)),
             start_task(self._alarm_monitor.run()),
             start_task(self._retention.run()),
@@ -99,6 +103,8 @@ class SubtaskFetcher:
         try:
             self._shards.start_readers()
             reason = await self._completion.wait()
+            if reason is EndReason.STOPPED:
+                await self._before_stop()
         finally:
             await self._end_run(emitting, checkpointing, others)
         await self._take_last_checkpoint()
@@ -173,6 +179,9 @@ class SubtaskFetcher:
     async def _take_periodic_checkpoint(self) -> None:
         await self._snapshotter.checkpoint(may_be_partial=True)
 
+    async def _before_stop(self) -> None:
+        """After `stop`, while records are still read and written."""
+
     async def _take_last_checkpoint(self) -> None:
         await self.checkpoint()
 
@@ -202,6 +211,10 @@ class SubtaskFetcher:
     async def _discover(self) -> None:
         await self._dependencies.discovery.run(self._shards.on_listing)
         self._shards.complete_without_streams()
+
+    async def _on_look(self) -> None:
+        await self._streams.apply()
+        await self._retention.request_missing()
 
     async def _end_run(
         self, emitting: asyncio.Task[None], checkpointing: asyncio.Task[None], others: list[asyncio.Task[None]]

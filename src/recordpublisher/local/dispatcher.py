@@ -15,6 +15,8 @@ from .streams.shard_iterator import ShardIterator
 from .streams.subscriptions import Subscription
 
 THROTTLE_MS = 1_000  # a throttled shard refuses reads for the rest of a second (API reference of GetRecords)
+UNCHANGING = ("Get", "List", "Describe", "PutRecord")
+"""Of operations that change records at most."""
 HTML_PAGE = b"<html><body><h1>503 Service Unavailable</h1>No server is available to handle this request.</body></html>"
 
 
@@ -47,6 +49,8 @@ class RequestDispatcher:
         """Carry out an operation; returns the body of the response. Raises: ApiError, HtmlPageError, ConnectionAbortedError."""
         drawn = await self._apply_fault_before(operation, body)
         response = OPERATIONS[operation](self._account, body)
+        if not operation.startswith(UNCHANGING):
+            self._account.on_change()
         if drawn is None:
             self._faults.on_success(operation, lambda: self._target(body))
         await self._apply_fault_after(operation, drawn)

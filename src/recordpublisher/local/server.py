@@ -1,10 +1,10 @@
-"""The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory only."""
+"""The embedded Kinesis endpoint: one asyncio server on loopback, its data in memory, and in a folder if one is given."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -24,6 +24,9 @@ from .streams.account import Account, Delays
 from .streams.consumers import CONSUMER_LIMIT
 from .streams.stream import Stream
 
+if TYPE_CHECKING:
+    from .storage.account_storage import AccountStorage
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a listener on that host."""
@@ -31,6 +34,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _open_storage(account: Account, folder: Path) -> "AccountStorage":
+    from .storage.account_storage import AccountStorage  # with SQLite, which takes a while to import
+
+    return AccountStorage(account, folder)
 
 
 class LocalKinesis:
@@ -41,9 +50,11 @@ class LocalKinesis:
     endpoint's only time: iterators, heartbeats, retention and the Date header follow it. `consumer_limit` is the number of
     consumers that a stream may have. `faults` are rules, as text or as FaultRule, by which calls and frames fail, drawn
     with `seed`. `http2` serves HTTP/2 as well; `tls` serves HTTPS, with a certificate that is made here (`certificate_file`).
-    Both need the extra local.
+    Both need the extra local. `data` is a folder in which streams, records, consumers and tags survive a restart: what it has already
+    comes before `streams`.
 
-    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 or TLS without the extra.
+    Raises: ConfigurationError for a host that other machines reach, a bad stream, a bad rule, HTTP/2 or TLS without the extra, and a
+    folder that cannot be used.
     """
 
     def __init__(
@@ -63,6 +74,7 @@ class LocalKinesis:
         seed: int = 0,
         http2: bool = False,
         tls: bool = False,
+        data: Path | str | None = None,
     ) -> None:
         if not is_loopback(host) and not allow_remote:
             valid = "a loopback address such as 127.0.0.1; others with allow_remote"
@@ -76,8 +88,10 @@ class LocalKinesis:
         requests = ApiRequests(self.account, credentials)
         self._certificate = Certificate(host) if tls else None
         self._server = (Http2Server if http2 else AiohttpServer)(requests, self._certificate)
+        self._storage = None if data is None else _open_storage(self.account, Path(data))
         for name, shard_count in (streams or {}).items():
-            self.create_stream(name, shard_count)
+            if self._storage is None or name not in self.account.streams():
+                self.create_stream(name, shard_count)
         self.account.faults.start_random(faults, seed)
         self.account.faults.on_plan(self.account.subscriptions.wake_all)
         if isinstance(self.clock, ManualClock):
@@ -107,9 +121,11 @@ class LocalKinesis:
         """Add a stream. Raises: ConfigurationError for a name or number that Kinesis does not allow, or a name that is taken."""
         try:
             msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
-            return self.account.create_stream(name, shard_count)
+            stream = self.account.create_stream(name, shard_count)
         except (msgspec.ValidationError, ApiError) as error:
             raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
+        self.account.on_change()
+        return stream
 
     def properties(self) -> dict[str, str]:
         """Return the properties with which a job connects to this endpoint."""
@@ -133,6 +149,8 @@ class LocalKinesis:
     async def close(self) -> None:
         """Stop listening and end every subscription."""
         await self._server.close()
+        if self._storage is not None:
+            self._storage.close()
         if self._certificate is not None:
             self._certificate.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .checks import Checks
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch
@@ -99,6 +100,9 @@ class RecordPublisherFactory(ABC):
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Make a publisher of `shard` that starts at `starting_position` and counts into `metrics`."""
 
+    async def release(self, stream: str) -> None:  # noqa: B027 - optional on purpose
+        """The job reads this stream no more, and its publishers have stopped; it may come back (S10). Release what was for it alone."""
+
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what the publishers share. Called once, after every publisher has stopped."""
 
@@ -108,6 +112,15 @@ class RecordPublisherFactory(ABC):
         Default: None. The job then lists the stream's shards from Kinesis.
         """
         return None
+
+    async def endpoint_url(self) -> str | None:
+        """Where the publishers call, for `recordpublisher doctor`. Default: None, for a source that does not tell."""
+        return None
+
+    def checks(self, stream: str) -> Checks:
+        """What `recordpublisher doctor` asks of a stream that `discover` lists: whether it can be read. Nothing may be taken from it, and
+        the job may be running. Default: nothing."""
+        return {}
 
     def order_of(self, sequence: str) -> Any:
         """A sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""

@@ -11,32 +11,16 @@ class TestFolderSink(SinkContract):
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.fetcher.sink import Sink, SinkContext
 from recordpublisher.publishers.errors import FencedError
-from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.shards import Shard
 
-from .contract import Contract
+from .sink_case import SinkCase, batch_of, checkpoint_at, states_of
+from .worker_positions_contract import WorkerPositionsContract
 
-ARRIVAL = 1_700_000_000.5
+__all__ = ["SinkCase", "SinkContract"]
 
 
-@dataclass(frozen=True, slots=True)
-class SinkCase:
-    """A target that is empty. `start` makes a sink that writes to it, as each start of a job does.
-
-    `written` reads the payloads that are in the target, those of one shard in their order. The contract writes payloads such as `b"7"`.
-    """
-
-    start: Callable[[], Sink]
-    written: Callable[[], Awaitable[Sequence[bytes]]]
-
-
-class SinkContract(Contract[SinkCase]):
+class SinkContract(WorkerPositionsContract):
     """The tests. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
 
     def test_what_was_flushed_is_in_the_target(self) -> None:
@@ -44,15 +28,31 @@ class SinkContract(Contract[SinkCase]):
 
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
-            await sink.write(_batch("a", 1, 2))
+            await sink.write(batch_of("a", 1, 2))
             await sink.watermark(1_700_000_000_000)
-            await sink.write(_batch("b", 3))
+            await sink.write(batch_of("b", 3))
             await sink.idle()
-            await sink.write(_batch("a", 4, 5))
-            await sink.flush(_checkpoint(5))
+            await sink.write(batch_of("a", 4, 5))
+            await sink.flush(checkpoint_at(5))
             written = await case.written()
             assert sorted(written) == [b"1", b"2", b"3", b"4", b"5"]
             assert [payload for payload in written if payload != b"3"] == [b"1", b"2", b"4", b"5"]
+            await sink.close()
+
+        self._check(check)
+
+    def test_what_doctor_asks_changes_nothing(self) -> None:
+        """`checks` of a sink that is made beside the one of a running job, and not opened."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            await sink.write(batch_of("a", 1))
+            asked = case.start()
+            for ask in asked.checks().values():
+                await ask()
+            await asked.close()
+            await sink.flush(checkpoint_at(1))
+            assert list(await case.written()) == [b"1"]
             await sink.close()
 
         self._check(check)
@@ -63,7 +63,7 @@ class SinkContract(Contract[SinkCase]):
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
             for _ in range(2):
-                await sink.flush(_checkpoint(0))
+                await sink.flush(checkpoint_at(0))
             await sink.close()
             assert list(await case.written()) == []
 
@@ -84,15 +84,15 @@ class SinkContract(Contract[SinkCase]):
 
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
-            await sink.write(_batch("a", 1, 2))
-            await sink.flush(_checkpoint(2))
-            await sink.write(_batch("a", 3))
+            await sink.write(batch_of("a", 1, 2))
+            await sink.flush(checkpoint_at(2))
+            await sink.write(batch_of("a", 3))
             await sink.close()
             following = case.start()
-            stored = _states(await following.open(SinkContext()))
+            stored = states_of(await following.open(SinkContext()))
             written = list(await case.written())
             if stored:
-                assert stored == [_checkpoint(2).state]
+                assert stored == [checkpoint_at(2).state]
                 assert written == [b"1", b"2"], "the state and the records must be stored together"
             else:
                 assert written[:2] == [b"1", b"2"]
@@ -105,13 +105,13 @@ class SinkContract(Contract[SinkCase]):
 
         async def check(case: SinkCase) -> None:
             sleeper = await _opened(case)
-            await sleeper.flush(_checkpoint(0))
+            await sleeper.flush(checkpoint_at(0))
             successor = case.start()
-            if _states(await successor.open(SinkContext())):
-                await sleeper.write(_batch("a", 1))
+            if states_of(await successor.open(SinkContext())):
+                await sleeper.write(batch_of("a", 1))
                 assert await _is_fenced(sleeper), "the flush of a replaced start must raise FencedError"
-                await successor.write(_batch("a", 2))
-                await successor.flush(_checkpoint(2, generation=2))
+                await successor.write(batch_of("a", 2))
+                await successor.flush(checkpoint_at(2, generation=2))
                 assert list(await case.written()) == [b"2"]
             await sleeper.close()
             await successor.close()
@@ -124,12 +124,12 @@ class SinkContract(Contract[SinkCase]):
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
             sink.assigned(["orders/a", "orders/b"])
-            await sink.write(_batch("a", 1))
-            await sink.write(_batch("b", 2))
-            await sink.flush(_checkpoint(2))
+            await sink.write(batch_of("a", 1))
+            await sink.write(batch_of("b", 2))
+            await sink.flush(checkpoint_at(2))
             sink.revoked(["orders/a"])
-            await sink.write(_batch("b", 3))
-            await sink.flush(_checkpoint(3))
+            await sink.write(batch_of("b", 3))
+            await sink.flush(checkpoint_at(3))
             assert sorted(await case.written()) == [b"1", b"2", b"3"]
             await sink.close()
 
@@ -141,11 +141,11 @@ class SinkContract(Contract[SinkCase]):
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
             sink.assigned(["orders/a"])
-            await sink.write(_batch("a", 1, 2))
+            await sink.write(batch_of("a", 1, 2))
             sink.revoked(["orders/a"])
             sink.assigned(["orders/a"])
-            await sink.write(_batch("a", 1, 2, 3))
-            await sink.flush(_checkpoint(3))
+            await sink.write(batch_of("a", 1, 2, 3))
+            await sink.flush(checkpoint_at(3))
             assert set(await case.written()) == {b"1", b"2", b"3"}
             await sink.close()
 
@@ -156,13 +156,13 @@ class SinkContract(Contract[SinkCase]):
 
         async def check(case: SinkCase) -> None:
             sink = await _opened(case)
-            await sink.flush(_checkpoint(0))
+            await sink.flush(checkpoint_at(0))
             reader = case.start()
             stored = await reader.stored_positions()
-            assert stored is None or _states(stored) == [_checkpoint(0).state]
+            assert stored is None or states_of(stored) == [checkpoint_at(0).state]
             await reader.close()
-            await sink.write(_batch("a", 1))
-            await sink.flush(_checkpoint(1))
+            await sink.write(batch_of("a", 1))
+            await sink.flush(checkpoint_at(1))
             assert list(await case.written()) == [b"1"]
             await sink.close()
 
@@ -171,28 +171,13 @@ class SinkContract(Contract[SinkCase]):
 
 async def _opened(case: SinkCase) -> Sink:
     sink = case.start()
-    assert not _states(await sink.open(SinkContext())), "the case's target must be empty"
+    assert not states_of(await sink.open(SinkContext())), "the case's target must be empty"
     return sink
-
-
-def _batch(shard_id: str, *numbers: int) -> RecordBatch:
-    """The records of one partition key, with the number as payload and as sequence number."""
-    records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
-    position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
-    return RecordBatch(Shard("orders", shard_id), records, 0, position, (), len(records), size)
-
-
-def _checkpoint(position: int, generation: int = 1) -> Checkpoint:
-    return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
-
-
-def _states(stored: State | Sequence[State] | None) -> list[State]:
-    return [stored] if isinstance(stored, Mapping) else list(stored or [])
 
 
 async def _is_fenced(sink: Sink) -> bool:
     try:
-        await sink.flush(_checkpoint(1))
+        await sink.flush(checkpoint_at(1))
     except FencedError:
         return True
     return False

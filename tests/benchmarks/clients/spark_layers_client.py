@@ -15,7 +15,8 @@ import pyarrow as pa
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
+from recordpublisher.plugins.runtime.stream_lister import StreamLister
+from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ArrowRows
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock

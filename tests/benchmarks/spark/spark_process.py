@@ -17,7 +17,7 @@ def run_job(options: Mapping[str, str], folder: Path, batches: int, **environmen
     """Run this many batches into the noop sink; returns the output of `scale_job`. `folder / "site"` may have plugins."""
     source = Path(scale_job.__file__)
     paths = [str(folder / "site"), str(source.parents[1]), *(path for path in sys.path if path.endswith("src"))]
-    given = {**options, "metadataLocation": str(folder / "claims"), "maxTasks": "2"}
+    given = {"metadataLocation": str(folder / "claims"), "maxTasks": "2", **options}
     told = subprocess.run(
         [sys.executable, str(source), json.dumps({"options": given, "folder": str(folder), "batches": batches})],
         check=True,

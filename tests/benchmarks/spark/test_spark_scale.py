@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,11 +11,15 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from benchmarks.spark.spark_process import cpu_between, run_job
+from processes.repeated_work import repeated
+from servers.moto_server import KEYS, serve_moto
 from spark_jobs import scripted_shards
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
 SHARDS = int(os.environ.get("SPARK_SHARDS", "1800"))
 GOAL_SECONDS, GOAL_MB = 1.5, 200
+LATENCY = float(os.environ.get("LATENCY", "0.025"))
+"""Seconds that each call to the store of claims takes longer."""
 
 
 def test_scripted_shards(tmp_path):
@@ -27,6 +28,22 @@ def test_scripted_shards(tmp_path):
     told = measure("scripted", options, tmp_path)
     assert told["peakMb"] <= GOAL_MB
     assert sum(batch["rows"] for batch in told["batches"]) >= SHARDS
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/claims", "dynamodb://claims/query"], ids=["s3", "dynamodb"])
+def test_scripted_shards_with_claims_elsewhere(tmp_path, place):
+    scripted_shards.install(tmp_path / "site")
+    with serve_moto(LATENCY) as url:
+        options = {
+            "stream": "scripted",
+            "flink.stream.recordpublisher": "SCRIPTED",
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "metadataLocation": place,
+            "flink.state.endpoint": url,
+            "aws.region": "us-east-1",
+            **KEYS,
+        }
+        measure(f"claims in {place} that answers after {LATENCY} s", options, tmp_path)
 
 
 def test_shards_over_http(tmp_path):
@@ -39,29 +56,9 @@ def test_shards_over_http(tmp_path):
             for n, shard in enumerate(stream.open_shards):
                 stream.put(b"x" * 200, f"key-{n}", shard.hash_range.start)
 
-        with repeated(lambda: served.call(put)):
+        with repeated(lambda: served.call(put), 1.0):
             told = measure("over HTTP", options, tmp_path)
     assert told["peakMb"] <= GOAL_MB
-
-
-@contextmanager
-def repeated(work: Callable[[], None], pause: float = 1.0) -> Iterator[None]:
-    """Repeat a call in a thread until the block ends."""
-    over = threading.Event()
-
-    def run() -> None:
-        while True:
-            work()
-            if over.wait(pause):
-                return
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def measure(name: str, options: dict[str, str], folder: Path, batches: int = 8) -> dict:

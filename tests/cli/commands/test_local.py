@@ -45,6 +45,33 @@ def test_it_serves_the_streams_it_was_given_until_it_is_stopped(number):
         assert process.stdout.read() == process.stderr.read() == ""
 
 
+@pytest.mark.kills
+def test_with_a_folder_what_was_answered_survives_a_kill(tmp_path):
+    given = ("--stream", "orders:1", "--data", str(tmp_path / "data"))
+    with running_endpoint(*given) as (process, url):
+        client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
+        put = client.put_record(StreamName="orders", Data=b"x", PartitionKey="k")
+        client.close()
+        process.kill()
+        process.wait()
+    with running_endpoint(*given) as (_, url):
+        client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
+        start = {"ShardId": put["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = client.get_shard_iterator(StreamName="orders", **start)["ShardIterator"]
+        (record,) = client.get_records(ShardIterator=iterator)["Records"]
+        client.close()
+    assert (record["Data"], record["SequenceNumber"]) == (b"x", put["SequenceNumber"])
+
+
+def test_a_folder_in_use_is_one_line(tmp_path):
+    with running_endpoint("--data", str(tmp_path)):
+        done = command("local", "--port", "0", "--data", str(tmp_path))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("recordpublisher: option '--data' has the value ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_port_in_use_is_one_line():
     with running_endpoint() as (_, url):
         done = command("local", "--port", url.rsplit(":", 1)[1])

@@ -1,4 +1,4 @@
-"""`doctor` names each fault of the table in docs/how-to/run-a-job.md with its remedy: the faults are prepared, nothing is patched."""
+"""`doctor` names each fault of the table in docs/operate/check-a-job.md with its remedy: the faults are prepared, nothing is patched."""
 
 import re
 
@@ -7,10 +7,10 @@ import typer
 
 from recordpublisher.cli.job_commands.doctor import doctor
 
+from prepared_faults.faults import PREPARED, Scene
 from processes.command_line import ROOT
-from processes.prepared_faults import PREPARED, Scene
 
-PAGE = ROOT / "docs/how-to/run-a-job.md"
+PAGE = ROOT / "docs/operate/check-a-job.md"
 TABLE = [
     re.fullmatch(r"\| (.+) \| `(.+)` \| `(.+)` \|", row).groups()
     for row in re.findall(

@@ -1,26 +1,40 @@
 """What `doctor` says about a job's store, sink and lag."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.job import job_findings
+from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Claim, Owner
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
+from servers.moto_server import serve_moto
 
-async def found(endpoint, **properties):
+
+@pytest.fixture(scope="module")
+def moto():
+    with serve_moto() as url:
+        yield url
+
+
+async def found(endpoint, registry=None, **properties):
     """The verdict and words of each check by its name."""
-    job = rp.Properties({**endpoint.properties(), **properties})
-    async with KinesisClient(job) as client:
-        return {
-            each.name: (each.verdict.value, each.words)
-            for each in await job_findings(load_registry(), job, ["orders"], client)
-        }
+    job = rp.Properties({**endpoint.properties(), "flink.state.checkpoint.interval": 100, **properties})
+    async with KinesisClient(job) as client, AsyncExitStack() as made:
+        checks = JobChecks(registry or load_registry(), job, made)
+        findings = [
+            *await checks.store_findings(),
+            *await checks.sink_findings(),
+            await checks.lag_finding("orders", client),
+        ]
+    return {each.name: (each.verdict.value, each.words) for each in findings}
 
 
 async def test_a_job_before_its_first_start(tmp_path):
@@ -28,8 +42,10 @@ async def test_a_job_before_its_first_start(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         checked = await found(endpoint, **sink, **{"flink.state.uri": str(tmp_path / "state")})
 
-    assert checked["sink"][0] == "ok"
-    assert checked["store"][0] == checked["orders: lag"][0] == "not checked"
+    assert checked["store"] == ("ok", f"{tmp_path}/state will be created")
+    assert checked["sink"] == ("ok", "jsonl, configured")
+    assert checked["sink: folder"][0] == checked["sink: positions"][0] == "ok"
+    assert checked["orders: lag"][0] == "not checked"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -37,6 +53,10 @@ async def test_a_job_before_its_first_start(tmp_path):
     ("properties", "name", "remedy"),
     [
         ({"flink.sink": "jsnl"}, "sink", "jsonl"),
+        ({"flink.sink": "jsonl", "flink.sink.jsonl.path": __file__}, "sink: folder", "a folder that this user can"),
+        ({"flink.sink": "callback", "flink.sink.callback.function": "os:nothing"}, "sink", "has no attribute"),
+        ({"flink.sink": "map", "flink.sink.map.function": "nowhere:f"}, "sink", "No module named 'nowhere'"),
+        ({"flink.deserializer.error": "DEAD_LETTER"}, "dead-letter sink", "flink.deadletter.sink"),
         ({"flink.state.uri": __file__}, "store", "a folder that this user can write"),
         ({"flink.state.uri": "pigeon://x"}, "store", "no state store of that name is installed"),
     ],
@@ -47,6 +67,56 @@ async def test_a_store_or_sink_that_cannot_be_used(properties, name, remedy):
 
     assert verdict == "PROBLEM"
     assert remedy in words
+
+
+@pytest.mark.parametrize("sink", ["callback", "map"])
+async def test_a_function_is_imported_and_not_called(sink):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        checked = await found(endpoint, **{"flink.sink": sink, f"flink.sink.{sink}.function": "json:dumps"})
+
+    assert checked["sink: function"] == ("ok", "json:dumps is imported; it is not called")
+
+
+@pytest.mark.parametrize(
+    ("uri", "actions"),
+    [("s3://bucket/orders", ["s3:PutObject"]), ("dynamodb://states/orders", ["dynamodb:UpdateItem"])],
+)
+async def test_the_actions_that_store_positions_are_named(uri, actions, moto):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        checked = await found(endpoint, **{"flink.state.uri": uri, "flink.state.endpoint": moto})
+
+    assert checked["store"][0] == "ok"
+    assert [name for name in checked if name.startswith("store: ")] == [f"store: {action}" for action in actions]
+    assert checked[f"store: {actions[0]}"][0] == "not checked"
+
+
+class PluginSink(rp.Sink):
+    """A sink of another package, with a check of its own."""
+
+    def __init__(self, properties):
+        self.closed = False
+
+    async def write(self, batch):
+        raise AssertionError("doctor writes nothing")
+
+    def checks(self):
+        async def reach():
+            raise rp.SinkError("the broker does not answer: start it")
+
+        async def grant():
+            return None
+
+        return {"broker": reach, "write": grant}
+
+
+async def test_the_sink_of_a_plugin_says_what_it_finds():
+    registry = load_registry()
+    registry.sinks.claim(Claim("plugin", PluginSink, Owner("plugin", "package")))
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        checked = await found(endpoint, registry, **{"flink.sink": "plugin"})
+
+    assert checked["sink: broker"] == ("PROBLEM", "the broker does not answer: start it")
+    assert checked["sink: write"] == ("not checked", "it cannot be asked for without a change")
 
 
 @pytest.mark.parametrize(("age_hours", "verdict"), [(1, "ok"), (22, "PROBLEM")])
@@ -62,6 +132,6 @@ async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdi
         sink = {"flink.sink": "kinesis", "flink.sink.kinesis.stream": "orders"}
         checked = await found(endpoint, **sink, **{"flink.state.uri": str(tmp_path / "state")})
 
-    assert checked["store"] == ("ok", "1 stored snapshots")
+    assert checked["store"] == ("ok", "reachable, 1 stored snapshots")
     assert checked["orders: lag"][0] == verdict
     assert ("start the job now, or increase the retention" in checked["orders: lag"][1]) is (verdict == "PROBLEM")

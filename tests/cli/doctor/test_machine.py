@@ -1,8 +1,16 @@
 """What `doctor` says about this machine, on prepared faults."""
 
+from functools import partial
+
 import pytest
 
-from recordpublisher.cli.doctor.machine import machine_findings
+from recordpublisher.cli.doctor.machine import (
+    aws_findings,
+    kinesis_endpoint,
+    kinesis_endpoints,
+    network_findings,
+    version_findings,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 LOCAL = {
@@ -15,7 +23,9 @@ LOCAL = {
 
 async def found(**properties):
     """The verdict and words of each check by its name."""
-    findings = await machine_findings(Properties({**LOCAL, **properties}), ["orders"])
+    given = Properties({**LOCAL, **properties})
+    endpoints = {"Kinesis": partial(kinesis_endpoint, given, ["orders"])}
+    findings = [*await version_findings(), *await aws_findings(given, ["orders"]), *await network_findings(endpoints)]
     return {each.name: (each.verdict.value, each.words) for each in findings}
 
 
@@ -82,3 +92,40 @@ async def test_a_java_that_is_missing(monkeypatch):
 
     assert verdict == "PROBLEM"
     assert "install a Java runtime of version 17 or newer" in words
+
+
+async def test_each_of_several_services_has_its_own_lines():
+    async def other():
+        return "http://127.0.0.1:2"
+
+    endpoints = {"Kinesis": partial(kinesis_endpoint, Properties(LOCAL), ["orders"]), "DYNAMODB_STREAMS": other}
+    names = [each.name for each in await network_findings(endpoints)]
+
+    services = ("Kinesis", "DYNAMODB_STREAMS")
+    assert names == [f"{check}, {service}" for service in services for check in ("proxy", "DNS", "connection")]
+
+
+async def test_the_version_of_java_is_shown(tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin/java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    verdict, words = (await found())["Spark"]
+
+    assert verdict == "ok"
+    assert words.endswith("with Java 21")
+
+
+async def test_streams_by_arn_are_reached_in_their_own_regions():
+    given = Properties({**LOCAL, "aws.endpoint": None, "aws.region": "us-east-1"})
+    arn = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+    endpoints = kinesis_endpoints(given, ["orders", f"eu={arn}"])
+    assert {service: await find() for service, find in endpoints.items()} == {
+        "Kinesis": "https://kinesis.us-east-1.amazonaws.com",
+        "Kinesis in eu-west-1": "https://kinesis.eu-west-1.amazonaws.com",
+    }
+    assert [*kinesis_endpoints(Properties(LOCAL), ["orders", arn])] == ["Kinesis"]

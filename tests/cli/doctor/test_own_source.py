@@ -4,7 +4,7 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.own_source import own_source_findings
+from recordpublisher.cli.doctor.own_source import own_source_of
 from recordpublisher.plugins.host.manager import load_registry
 
 from servers.moto_server import KEYS, serve_moto
@@ -20,11 +20,17 @@ def moto():
 
 
 async def found(moto, table, publisher="DYNAMODB_STREAMS"):
+    """The verdict and words of each check by its name."""
     given = {"aws.endpoint": moto, "aws.region": "us-east-1", "flink.stream.recordpublisher": publisher, **KEYS}
-    return await own_source_findings(load_registry(), rp.Properties(given), table)
+    own = own_source_of(load_registry(), rp.Properties(given))
+    if own is None:
+        return None
+    findings = await own.findings(table)
+    await own.close()
+    return {each.name.removeprefix(f"{table}: "): (each.verdict.value, each.words) for each in findings}
 
 
-async def test_the_shards_of_a_table_are_listed(moto):
+async def test_each_action_on_a_table_is_tried(moto):
     key = {"AttributeName": "id"}
     access = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "s"}
     dynamodb = boto3.client("dynamodb", endpoint_url=moto, **access)
@@ -37,15 +43,27 @@ async def test_the_shards_of_a_table_are_listed(moto):
     )
     dynamodb.close()
 
-    shards, records = await found(moto, TABLE)
-    assert (shards.name, shards.verdict, shards.words) == (f"{TABLE}: shards", "ok", "DYNAMODB_STREAMS lists 1")
-    assert (records.name, records.verdict) == (f"{TABLE}: records", "not checked")
+    checked = await found(moto, TABLE)
+    actions = ("ListStreams", "DescribeStream", "GetShardIterator", "GetRecords")
+    assert list(checked) == ["dynamodb:ListStreams", "clock", *(f"dynamodb:{action}" for action in actions[1:])]
+    assert {verdict for verdict, _ in checked.values()} == {"ok"}
 
 
 async def test_a_table_without_a_stream_is_a_problem(moto):
-    shards, _ = await found(moto, "none")
-    assert (shards.name, shards.verdict) == ("none: shards", "PROBLEM")
-    assert "none" in shards.words
+    checked = await found(moto, "none")
+
+    verdict, words = checked["dynamodb:ListStreams"]
+    assert verdict == "PROBLEM"
+    assert "none" in words
+    assert checked["dynamodb:GetRecords"][0] == "not checked"
+
+
+async def test_calls_go_to_the_endpoint_of_dynamodb_streams():
+    given = {"aws.region": "eu-west-1", "flink.stream.recordpublisher": "DYNAMODB_STREAMS", **KEYS}
+    own = own_source_of(load_registry(), rp.Properties(given))
+
+    assert await own.endpoint_url() == "https://streams.dynamodb.eu-west-1.amazonaws.com"
+    await own.close()
 
 
 async def test_streams_of_kinesis_are_left_to_their_own_checks(moto):

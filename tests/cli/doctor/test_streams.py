@@ -10,6 +10,8 @@ from recordpublisher.publishers.properties.properties import Properties
 
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
 FAN_OUT = Use(consumer="billing")
+WRITES = ("PutRecord", "PutRecords")
+SINK = Use(reads=False, writes=("PutRecords",))
 
 
 @pytest.fixture
@@ -22,11 +24,11 @@ async def found(endpoint, use, stream="orders"):
     """The verdict and words of each check by its name."""
     async with ManagementClient(Properties(endpoint.properties()), [stream]) as client:
         findings = await StreamChecks(client, stream, use, SystemClock()).findings()
-    return {each.name.removeprefix(f"{stream}: "): (each.verdict.value, each.words) for each in findings}
+    return {each.name.partition(": ")[2]: (each.verdict.value, each.words) for each in findings}
 
 
 async def test_a_stream_that_can_be_read_and_written_has_no_problem(endpoint):
-    checked = await found(endpoint, Use(writes=True))
+    checked = await found(endpoint, Use(writes=WRITES))
 
     assert {verdict for verdict, _ in checked.values()} == {"ok"}
     for api in ("GetShardIterator", "GetRecords", "PutRecord", "PutRecords"):
@@ -35,7 +37,7 @@ async def test_a_stream_that_can_be_read_and_written_has_no_problem(endpoint):
 
 
 async def test_nothing_is_changed(endpoint):
-    await found(endpoint, Use(consumer="billing", writes=True))
+    await found(endpoint, Use(consumer="billing", writes=WRITES))
     stream = endpoint.stream("orders")
 
     assert [len(shard.log) for shard in stream.shards.values()] == [0, 0]
@@ -46,7 +48,7 @@ async def test_nothing_is_changed(endpoint):
 async def test_a_denied_action_is_named(endpoint, api):
     endpoint.faults.fail_next(api, "AccessDeniedException")
 
-    verdict, words = (await found(endpoint, Use(writes=True)))[f"kinesis:{api}"]
+    verdict, words = (await found(endpoint, Use(writes=WRITES)))[f"kinesis:{api}"]
 
     assert verdict == "PROBLEM"
     assert "AccessDeniedException" in words
@@ -54,9 +56,9 @@ async def test_a_denied_action_is_named(endpoint, api):
 
 
 async def test_nothing_is_written_to_an_endpoint_that_may_not_know_dry_run(endpoint):
-    endpoint.faults.fail_next("GetShardIterator", "InternalFailure", status=500)
+    endpoint.faults.fail_next("GetShardIterator", "InternalFailure", 9, status=500)
 
-    checked = await found(endpoint, Use(writes=True))
+    checked = await found(endpoint, Use(writes=WRITES))
 
     assert checked["kinesis:GetShardIterator"][0] == "PROBLEM"
     assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
@@ -69,7 +71,7 @@ async def test_a_job_that_polls_does_not_need_describe(endpoint):
 
 
 async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
-    checked = await found(endpoint, Use(writes=True), "order")
+    checked = await found(endpoint, Use(writes=WRITES), "order")
 
     words = "stream 'order' does not exist; existing streams: copy, orders"
     assert checked["kinesis:ListShards"] == ("PROBLEM", words)
@@ -94,6 +96,60 @@ async def test_a_clock_that_is_off(hours, words):
 
     assert verdict == "PROBLEM"
     assert said.endswith(f"{words}: set its clock")
+
+
+async def called_by(endpoint, use, stream="copy", **options):
+    """The calls that the checks make, and the verdict of each by its name."""
+    called = []
+    async with ManagementClient(Properties(endpoint.properties()), [stream]) as client:
+        dry_run = client.dry_run
+
+        async def counted(api, **parameters):
+            called.append(api)
+            await dry_run(api, **parameters)
+
+        client.dry_run = counted
+        findings = await StreamChecks(client, stream, use, SystemClock(), **options).findings()
+    return called, {each.name.partition(": ")[2]: each.verdict.value for each in findings}
+
+
+async def test_of_a_sinks_stream_only_what_the_sink_calls_is_asked_for(endpoint):
+    called, checked = await called_by(endpoint, SINK, knows_dry_run=True)
+
+    assert called == ["PutRecords"]
+    assert {name for name in checked if name.startswith("kinesis:")} == {
+        "kinesis:ListShards",
+        "kinesis:DescribeStreamSummary",
+        "kinesis:PutRecords",
+    }
+    assert set(checked.values()) == {"ok"}
+
+
+async def test_a_right_that_the_sink_does_not_need_is_no_problem(endpoint):
+    endpoint.faults.fail_next("DescribeStreamSummary", "AccessDeniedException")
+    endpoint.faults.fail_next("GetShardIterator", "AccessDeniedException")
+
+    checked = await found(endpoint, SINK, "copy")
+
+    words = "AccessDeniedException; without it records of up to 1 MiB are put, by key"
+    assert checked["kinesis:DescribeStreamSummary"] == ("not checked", words)
+    assert checked["kinesis:PutRecords"] == ("not checked", "it is not known whether the endpoint knows DryRun")
+    assert "kinesis:GetShardIterator" not in checked
+
+
+async def test_what_tags_and_a_key_of_ones_own_need_is_named(endpoint):
+    endpoint.stream("orders").encryption_key = "arn:aws:kms:us-east-1:1:key/mine"
+
+    checked = await found(endpoint, Use(consumer="billing", has_tags=True, writes=WRITES))
+
+    for action in ("kinesis:TagResource", "kms:Decrypt", "kms:GenerateDataKey"):
+        assert checked[action] == ("not checked", "it cannot be asked for without a change: look at the IAM policy")
+
+
+async def test_fan_out_by_an_arn_needs_no_description_of_the_stream(endpoint):
+    endpoint.faults.fail_next("DescribeStreamSummary", "AccessDeniedException")
+
+    assert (await found(endpoint, FAN_OUT, ARN))["kinesis:DescribeStreamSummary"][0] == "not checked"
 
 
 async def test_a_registered_consumer_can_subscribe(endpoint):

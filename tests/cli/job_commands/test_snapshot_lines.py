@@ -1,6 +1,6 @@
 """The lines of `lag --watch`."""
 
-from recordpublisher.cli.job_commands.snapshot_lines import table_lines, title_lines
+from recordpublisher.cli.job_commands.snapshot_lines import table_lines, title_lines, tree_lines
 from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 NOON_MS = 1_700_049_600_000
@@ -109,3 +109,36 @@ def test_a_long_error_is_wrapped_and_cut():
     assert max(map(len, lines)) <= 80
     assert len(lines) == 5
     assert lines[-1].endswith("[...]")
+
+
+def test_each_reader_has_the_age_of_its_checkpoint():
+    readers = [
+        SubtaskSnapshot(0, True, [], 2_400),
+        SubtaskSnapshot(1),
+        SubtaskSnapshot(checkpoint_age_ms=900, worker="w"),
+    ]
+    lines = title_lines(snapshot(shard("a"), subtasks=readers), NOON_MS, None, 120)
+
+    assert "Since the last checkpoint: 0 2.4 s, w 900 ms" in lines
+    assert not any("checkpoint" in line for line in title_lines(snapshot(shard("a")), NOON_MS, None, 120))
+
+
+def test_splits_and_merges_are_a_tree():
+    shards = [
+        shard("0", parents=["gone"]),
+        shard("1", parents=["0"]),
+        shard("2", parents=["0"]),
+        shard("3", parents=[]),
+        shard("4", parents=["2", "3"]),
+        shard("5"),
+    ]
+    assert tree_lines(snapshot(*shards)) == [
+        "",
+        "Splits and merges",
+        "0",
+        "├─ 1",
+        "└─ 2",
+        "3",
+        "└─ 4  merged from 2 and 3",
+    ]
+    assert tree_lines(snapshot(shard("0", parents=[]), shard("5"))) == []

@@ -106,7 +106,7 @@ def test_create_prints_nothing_when_it_is_interrupted():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60) == (b"", b"")
-    assert process.returncode == 0
+    assert process.returncode == 130
 
 
 def test_a_closed_shard_is_an_error_that_names_the_open_ones(done):

@@ -24,8 +24,13 @@ import software.amazon.kinesis.processor.SingleStreamTracker;
 import software.amazon.kinesis.retrieval.fanout.FanOutConfig;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
-/** A worker of the KCL: prints shard and data of each record, and checkpoints, until it is ended. */
+/**
+ * A worker of the KCL: prints shard and data of each record, and checkpoints, until it is ended. With a fifth argument it checkpoints
+ * each shard once in so many seconds, and its leases have the default settings; otherwise it is quick.
+ */
 public class Work {
+    static long checkpointMillis = 0;
+
     static <B extends AwsClientBuilder<B, C>, C> C client(B builder, String endpoint) {
         var access = StaticCredentialsProvider.create(AwsBasicCredentials.create("local", "local"));
         return builder.endpointOverride(URI.create(endpoint)).region(Region.US_EAST_1).credentialsProvider(access).build();
@@ -36,6 +41,8 @@ public class Work {
         var kinesis = client(KinesisAsyncClient.builder(), endpoint);
         var leases = client(DynamoDbAsyncClient.builder(), dynamodb);
         var cloudWatch = client(CloudWatchAsyncClient.builder(), dynamodb);
+        boolean isQuick = arguments.length < 5;
+        checkpointMillis = isQuick ? 0 : 1000 * Long.parseLong(arguments[4]);
         var start = InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.TRIM_HORIZON);
         var config = new ConfigsBuilder(new SingleStreamTracker(stream, start), application, kinesis, leases, cloudWatch, UUID.randomUUID().toString(), Printer::new);
         var retrieval = application.equals("polling")
@@ -44,7 +51,7 @@ public class Work {
         new Scheduler(
             config.checkpointConfig(),
             config.coordinatorConfig(),
-            config.leaseManagementConfig().shardSyncIntervalMillis(2000).failoverTimeMillis(3000),
+            isQuick ? config.leaseManagementConfig().shardSyncIntervalMillis(2000).failoverTimeMillis(3000) : config.leaseManagementConfig(),
             config.lifecycleConfig(),
             config.metricsConfig().metricsFactory(new NullMetricsFactory()),
             config.processorConfig(),
@@ -54,6 +61,7 @@ public class Work {
 
     static class Printer implements ShardRecordProcessor {
         private String shard;
+        private long checkpointed = 0;
 
         public void initialize(InitializationInput input) {
             shard = input.shardId();
@@ -62,7 +70,10 @@ public class Work {
         public void processRecords(ProcessRecordsInput input) {
             input.records().forEach(record -> System.out.println(shard + " " + StandardCharsets.UTF_8.decode(record.data())));
             System.out.flush();
-            checkpoint(input.checkpointer());
+            if (System.currentTimeMillis() - checkpointed >= checkpointMillis) {
+                checkpoint(input.checkpointer());
+                checkpointed = System.currentTimeMillis();
+            }
         }
 
         public void shardEnded(ShardEndedInput input) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
@@ -69,12 +69,15 @@ class ElasticProcess:
         store: ConnectedStore,
         sink: Sink,
         properties: dict[str, object],
-        streams: tuple[str, ...],
+        streams: Sequence[str],
+        takeover: bool = False,
     ) -> None:
         self.store = store
         self.sink = sink
         dependencies = fetcher_dependencies(source, sink, properties, streams=streams)
-        self.fetcher: ElasticFetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
+        self.fetcher: ElasticFetcher = elastic_fetcher(
+            dependencies, ElasticGroup(store, LeaseSettings(DURATION), takeover)
+        )
 
     async def start(self) -> None:
         await self.fetcher.open()
@@ -100,22 +103,22 @@ class ElasticProcess:
 class ElasticProcesses:
     """Owns the source, the store, and the rows that all processes have written, in order."""
 
-    def __init__(self, shards: int, cost: float = 0.0) -> None:
+    def __init__(self, shards: int, cost: float = 0.0, streams: Sequence[str] = ("s",)) -> None:
         self.source = ScriptedSource()
         self.store = MemoryStore()
         self.rows: list[tuple[str, int]] = []
         self._cost = cost
         self.sent: set[tuple[str, int]] = set()
         for number in range(shards):
-            self.source.add(f"shard-{number}")
+            self.source.add(f"shard-{number}", stream=streams[number % len(streams)])
 
     async def join(
-        self, streams: tuple[str, ...] = ("s",), sink: Sink | None = None, **properties: object
+        self, streams: Sequence[str] = ("s",), sink: Sink | None = None, takeover: bool = False, **properties: object
     ) -> ElasticProcess:
         """Start a process. Its sink is a TimedSink, or this one."""
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
-        process = ElasticProcess(self.source, store, sink or TimedSink(self.rows, self._cost), given, streams)
+        process = ElasticProcess(self.source, store, sink or TimedSink(self.rows, self._cost), given, streams, takeover)
         await process.start()
         return process
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, GroupStore
@@ -80,6 +81,8 @@ class HandReaders:
         self.stopped: set[str] = set()
         self.children: dict[str, dict[str, tuple[str, ...]]] = {}
         """Of shards that were read to their end."""
+        self.tip_ms: int | None = None
+        """When the shards were last read at their tips."""
 
     def begin(self, shard: str, state: ShardState) -> None:
         self.positions[shard] = 0 if state.position is None else int(state.position.sequence)
@@ -95,9 +98,10 @@ class HandReaders:
         for shard in shards:
             self.positions.pop(shard, None)
 
-    async def checkpoint(self) -> dict[str, StoredPosition]:
+    @asynccontextmanager
+    async def checkpoint(self) -> AsyncIterator[dict[str, StoredPosition]]:
         await asyncio.sleep(FLUSH_SECONDS)
-        return {shard: self._stored(shard) for shard in self.positions}
+        yield {shard: self._stored(shard) for shard in self.positions}
 
     def watermarks(self) -> dict[str, ShardWatermark]:
         return {shard: ShardWatermark(position) for shard, position in self.positions.items()}
@@ -109,7 +113,8 @@ class HandReaders:
         position = self.positions[shard]
         sequence = SequenceNumber(str(position)) if position else None
         children = self.children.get(shard, {})
-        state = ShardState(StartingPosition.trim_horizon(), sequence, watermark=position, ended=bool(children))
+        start = StartingPosition.trim_horizon()
+        state = ShardState(start, sequence, watermark=position, ended=bool(children), tip_ms=self.tip_ms)
         return StoredPosition(state, children)
 
 

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from recordpublisher.fetcher.leases.write_permission import WritePermission
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock
@@ -30,6 +31,11 @@ async def fetcher_without_group(records=25, **properties):
     await process.kill()
 
 
+async def positions_of(leased):
+    async with leased.checkpoint() as positions:
+        return positions
+
+
 async def wait_for_a_write(group, process, key="s/shard-0"):
     """A batch was written, and the next one is being written."""
     await group.wait_until(lambda: bool(process.sink.rows))
@@ -43,7 +49,7 @@ def test_a_stopped_shard_has_the_position_of_the_write_that_was_going_on():
             await wait_for_a_write(group, process)
             await leased.stop(["s/shard-0"])
             written = len(process.sink.rows)
-            position = (await leased.checkpoint())["s/shard-0"].state.position
+            position = (await positions_of(leased))["s/shard-0"].state.position
             await asyncio.sleep(60)
             return written, len(process.sink.rows), position.sequence, group.source.created
 
@@ -60,7 +66,7 @@ def test_a_shard_that_is_stopped_with_its_last_records_unwritten_has_not_ended()
             leased.begin("s/shard-0", START)
             await wait_for_a_write(group, process)
             await leased.stop(["s/shard-0"])
-            return (await leased.checkpoint())["s/shard-0"]
+            return (await positions_of(leased))["s/shard-0"]
 
     stored = run_virtual(story())
     assert not stored.state.ended
@@ -78,7 +84,7 @@ async def take_the_shard_away_during_a_flush(take_away):
         process.sink.flush = lambda checkpoint: flushed.wait()
         leased.begin("s/shard-0", START)
         await wait_for_a_write(group, process)
-        checkpoint = asyncio.create_task(leased.checkpoint())
+        checkpoint = asyncio.create_task(positions_of(leased))
         await asyncio.sleep(WRITE_SECONDS)
         taking_away = asyncio.create_task(take_away(leased))
         await asyncio.sleep(1)
@@ -106,7 +112,7 @@ def test_a_shard_that_is_dropped_during_a_write_holds_no_watermark():
             await wait_for_a_write(group, process)
             leased.drop(["s/shard-0"])
             await asyncio.sleep(WRITE_SECONDS)
-            return process.fetcher.metrics()["subtask"]["blockingShard"], process.shards, await leased.checkpoint()
+            return process.fetcher.metrics()["subtask"]["blockingShard"], process.shards, await positions_of(leased)
 
     assert run_virtual(story()) == (None, set(), {})
 
@@ -131,7 +137,7 @@ def test_an_ended_shard_names_its_children_with_their_parents():
             leased.begin("s/shard-0", START)
             await group.wait_until_all_is_written()
             await asyncio.sleep(1)
-            return (await leased.checkpoint())["s/shard-0"]
+            return (await positions_of(leased))["s/shard-0"]
 
     stored = run_virtual(story())
     assert stored.state.ended
@@ -145,9 +151,59 @@ def test_a_shard_that_no_listing_has_shown_yet_keeps_its_state_and_is_read_when_
             group.source.unlisted.add("s/late")
             leased.begin("s/late", ShardState(StartingPosition.trim_horizon(), watermark=3))
             await asyncio.sleep(5)
-            before = (await leased.checkpoint())["s/late"].state.watermark, leased.watermarks()["s/late"].value
+            before = (await positions_of(leased))["s/late"].state.watermark, leased.watermarks()["s/late"].value
             group.source.unlisted.clear()
             await group.wait_until(lambda: ("late", 6) in process.sink.rows)
             return before
 
     assert run_virtual(story()) == (3, 3)
+
+
+def streams_that_change(*names):
+    """A list of streams that is looked at by `on_streams` only."""
+    return StreamList(names, look=lambda: asyncio.sleep(0, names), interval_seconds=1e9)
+
+
+def test_a_stream_that_leaves_the_list_ends_its_write_and_has_the_position_behind_it():
+    async def story():
+        async with fetcher_without_group(streams=streams_that_change("s")) as (group, process, leased):
+            leased.begin("s/shard-0", START)
+            await wait_for_a_write(group, process)
+            leased._streams._names = ("other",)
+            await leased.on_streams()
+            stored = (await positions_of(leased))["s/shard-0"]
+            await asyncio.sleep(60)
+            return len(process.sink.rows), stored, leased.watermarks()["s/shard-0"]
+
+    written, stored, watermark = run_virtual(story())
+    assert written == 20
+    assert (stored.state.position.sequence, stored.is_idle) == ("19", True)
+    assert watermark.is_idle
+
+
+def test_a_shard_that_ended_stays_with_its_children_when_its_stream_leaves_the_list():
+    async def story():
+        async with fetcher_without_group(streams=streams_that_change("s")) as (group, process, leased):
+            group.source.split("shard-0", "left", "right")
+            leased.begin("s/shard-0", START)
+            await group.wait_until(lambda: process.fetcher._table["s/shard-0"].state.ended)
+            leased._streams._names = ("other",)
+            await leased.on_streams()
+            return (await positions_of(leased))["s/shard-0"]
+
+    stored = run_virtual(story())
+    assert stored.state.ended
+    assert sorted(stored.children) == ["s/left", "s/right"]
+
+
+def test_a_lease_that_comes_when_its_stream_has_left_the_list_is_not_read_nor_looked_for():
+    async def story():
+        async with fetcher_without_group(streams=streams_that_change("s")) as (_, process, leased):
+            leased._streams._names = ("other",)
+            leased.begin("s/shard-0", START)
+            await asyncio.sleep(60)
+            return process.sink.rows, leased.unknown, await positions_of(leased)
+
+    rows, unknown, positions = run_virtual(story())
+    assert (rows, unknown) == ([], set())
+    assert positions["s/shard-0"].state == START

@@ -118,6 +118,7 @@ def test_a_checkpoint_has_no_position_of_an_earlier_lease_of_the_shard(owned):
     commit(owned, owned.positions_with_prepared())
     owned.apply(table(9, a=("me", 9)))
     assert owned.positions(scope, {"t/a": at(11)}) == {PositionKey("t/a", 9): at(20)}
+    assert owned.covered(scope, {"t/a"}) == set()
 
 
 def test_nothing_older_is_stored_after_a_commit_whose_outcome_is_unknown(owned):

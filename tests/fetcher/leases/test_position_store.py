@@ -1,5 +1,7 @@
 """E2, E3: positions in parts: only parts that changed are written, and a taker seals all that the record names."""
 
+from dataclasses import replace
+
 import pytest
 
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
@@ -129,3 +131,23 @@ async def test_a_commit_that_arrives_while_the_part_is_sealed_is_not_lost(store,
 async def test_parts_that_the_record_does_not_name_are_not_read(owner, taker):
     await owner.positions.commit(positions(a=1, b=1, c=1))
     assert await taker.seal(WorkerRecord("x", parts=1, is_sealed=True)) == positions(a=1, b=1)
+
+
+@pytest.mark.parametrize(("later_ms", "is_written"), [(299_999, False), (300_000, True)])
+async def test_a_shard_at_rest_is_stored_again_when_its_last_read_is_five_minutes_newer(
+    owner, store, later_ms, is_written
+):
+    at_tip = {key: replace(each, state=replace(each.state, tip_ms=7)) for key, each in positions(a=1).items()}
+    later = {key: replace(each, state=replace(each.state, tip_ms=7 + later_ms)) for key, each in at_tip.items()}
+    for given in (positions(a=1), at_tip, later):  # the first read at the tip is stored at once
+        before = store.writes
+        await owner.positions.commit(given)
+        wrote = store.writes > before
+    assert wrote is is_written
+    assert (await owner.group.read_part("x", 0)).document.positions == (later if is_written else at_tip)
+
+
+async def test_a_position_that_moves_is_stored_with_its_time(owner):
+    await owner.positions.commit(positions(a=1))
+    await owner.positions.commit(positions(a=2))
+    assert (await owner.group.read_part("x", 0)).document.positions == positions(a=2)

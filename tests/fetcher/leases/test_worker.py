@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
+from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.testing import run_virtual
 
@@ -78,6 +79,26 @@ async def test_the_shards_of_a_worker_that_leaves_have_a_new_owner_within_two_se
 
 
 @virtual
+async def test_the_shards_of_a_worker_that_has_announced_its_end_have_a_new_owner_within_a_second():
+    async with group_of("a", "b") as group:
+        assert await group.workers["b"].announce()
+        await asyncio.sleep(group.settings.announce_seconds)
+        assert len(reads(group, "b")) == 2
+        group.workers["b"].leave()
+        await group.tasks["b"]
+        await asyncio.sleep(1)
+        assert len(reads(group, "a")) == 4
+        assert max(group.unread.gaps) < 1
+
+
+@virtual
+async def test_a_worker_without_others_announces_nothing():
+    async with group_of("a") as group:
+        assert not await group.workers["a"].announce()
+        assert len(reads(group, "a")) == 4
+
+
+@virtual
 async def test_the_shards_of_a_worker_that_died_have_a_new_owner_after_the_lease_duration():
     async with group_of("a", "b") as group:
         await group.workers["b"].checkpoint()
@@ -141,3 +162,22 @@ async def test_another_lease_duration_changes_all_times():
         await group.kill("b")
         await asyncio.sleep(8)
         assert len(reads(group, "a")) == 4
+
+
+@virtual
+async def test_what_a_process_does_in_its_group_is_counted():
+    async with group_of("a", "b") as group:
+        await group.workers["b"].checkpoint()
+        await group.kill("b")
+        await asyncio.sleep(group.settings.duration + 2 * group.settings.interval + 2)
+        counts = group.workers["a"]._counts
+        assert (counts.sealed, counts.taken, counts.given) == (1, 6, 2)  # 4, of which b took 2, which came back
+        assert counts.unowned == 0
+
+
+def test_shards_that_nobody_reads_are_counted_with_the_longest_time():
+    counts = LeaseCounts()
+    counts.observe_unowned([3.0, 7.5])
+    assert (counts.unowned, counts.unowned_seconds) == (2, 7.5)
+    counts.observe_unowned([])
+    assert (counts.unowned, counts.unowned_seconds) == (0, 0.0)

@@ -123,6 +123,6 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch, client):
 
 def test_a_response_that_a_fault_has_cut_stays_cut(endpoint, client):
     endpoint.call(endpoint.endpoint.faults.start_random, "half@ListStreams*1", 1)
-    response = client.send("ListStreams", b"")
+    response = client.send("ListStreams", cbor2.dumps({}))
     with pytest.raises(cbor2.CBORDecodeError):
         cbor2.loads(response.read())

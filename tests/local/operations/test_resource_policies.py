@@ -17,9 +17,12 @@ def test_a_policy_is_stored_until_it_is_deleted(call, resource):
     call("PutResourcePolicy", ResourceARN=resource, Policy=POLICY)
     assert call("GetResourcePolicy", ResourceARN=resource) == {"Policy": POLICY}
     call("DeleteResourcePolicy", ResourceARN=resource)
-    for operation in ("GetResourcePolicy", "DeleteResourcePolicy"):
-        with pytest.raises(ApiError, match="ResourceNotFoundException"):
-            call(operation, ResourceARN=resource)
+    with pytest.raises(ApiError, match="ResourceNotFoundException"):
+        call("DeleteResourcePolicy", ResourceARN=resource)
+
+
+def test_without_a_policy_an_empty_one_is_shown(call, resource):
+    assert call("GetResourcePolicy", ResourceARN=resource) == {"Policy": "{}"}
 
 
 @pytest.mark.parametrize("policy", ["no JSON", "[]", ""])

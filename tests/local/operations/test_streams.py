@@ -163,5 +163,11 @@ def test_with_auto_distribution_the_partition_key_is_optional_and_every_hash_key
 def test_where_keys_decide_a_record_without_a_partition_key_is_refused(call, api):
     call("CreateStream", StreamName="orders", ShardCount=1)
     record = {"Data": "eA=="}
-    with pytest.raises(ApiError, match=r"ValidationException.*PartitionKey"):
+    with pytest.raises(ApiError, match=r"ValidationException.*partitionKey"):
         call(api, StreamName="orders", **(record if api == "PutRecord" else {"Records": [record]}))
+
+
+def test_a_stream_that_is_missing_is_named_in_the_error_also_when_asked_for_by_arn(call):
+    arn = "arn:aws:kinesis:us-east-1:000000000000:stream/wrong"
+    with pytest.raises(ApiError, match="Stream wrong under account 000000000000 not found"):
+        call("DescribeStream", StreamARN=arn)

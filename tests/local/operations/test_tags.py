@@ -54,3 +54,18 @@ def test_a_resource_that_does_not_exist_has_no_tags(call):
     for arn in (ARN.replace("orders", "other"), f"{ARN}/consumer/c:1700000000"):
         with pytest.raises(ApiError, match="ResourceNotFoundException"):
             call("ListTagsForResource", ResourceARN=arn)
+
+
+@pytest.mark.parametrize("text", ["a;b", "a\tb", "a\nb", "a,b", "a%b"])
+def test_other_characters_are_refused_in_keys_and_values(call, text):
+    """As kinesalite's tests recorded it from AWS."""
+    wrong = [("AddTagsToStream", {"Tags": {text: "1"}}), ("AddTagsToStream", {"Tags": {"a": text}})]
+    for operation, fields in (*wrong, ("RemoveTagsFromStream", {"TagKeys": [text]})):
+        with pytest.raises(ApiError, match="Some tags contain invalid characters"):
+            call(operation, StreamName="orders", **fields)
+
+
+def test_letters_of_any_script_and_signs_are_allowed(call):
+    tags = {"\u00fc/\u7edf \u0161": "a_b.c=d+e-f@g"}
+    call("AddTagsToStream", StreamName="orders", Tags=tags)
+    assert tags_of(call) == {"team": "blue"} | tags

@@ -81,3 +81,14 @@ def test_a_filter_without_its_required_field_is_refused(stream: Stream, kind: st
 def test_a_timestamp_in_the_future_is_refused(stream: Stream):
     with pytest.raises(ApiError, match="InvalidArgumentException"):
         shown(stream, "AT_TIMESTAMP", hours=3.001)
+
+
+def test_the_shards_of_a_stream_that_is_made_while_a_millisecond_ends_are_at_its_trim_horizon():
+    class TickingClock(ManualClock):
+        def now_ms(self) -> int:
+            self.advance(1)
+            return super().now_ms()
+
+    stream = Stream("arn:aws:kinesis:us-east-1:000000000000:stream/orders", 2, TickingClock(START))
+
+    assert shown(stream, "AT_TRIM_HORIZON") == [0, 1]

@@ -91,6 +91,15 @@ async def test_subtasks_are_shown_with_what_they_lack(clock):
     assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
 
 
+async def test_a_worker_of_a_group_has_its_name_and_each_subtask_the_age_of_its_checkpoint(clock):
+    given = metrics()
+    given["subtask"] = {**given["subtask"], "worker": "0f3a", "checkpointAgeMs": 900}
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock).snapshot()
+
+    assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.subtasks] == [("0f3a", 900)]
+    assert [each.worker for each in snapshot.shards] == ["0f3a"]
+
+
 async def test_a_job_without_a_subtask_that_responds_cannot_be_read(clock):
     with pytest.raises(RecordPublisherError, match="no subtask of the job responds"):
         await LiveSnapshots(FetchersHere([]), clock).snapshot()

@@ -1,5 +1,6 @@
 """The page of the dashboard in a real browser, Chromium. With DASHBOARD_IMAGE=docs/images/dashboard.png it writes that image."""
 
+import asyncio
 import math
 import os
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from recordpublisher.plugins.dashboard.history import History
 from recordpublisher.plugins.dashboard.server import DashboardServer
 from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StateError
 
 from .chromium import opened
@@ -47,7 +50,7 @@ def job(count, **changes):
         shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, alarm=True)
         shards[11] = shard(11, records_per_second=0.0, bytes_per_second=0.0, is_idle=True, watermark=None)
         shards[15:21] = [shard(number, is_held=True, watermark=NOW_MS - 192_000) for number in range(15, 21)]
-    subtasks = [SubtaskSnapshot(0, True, []), SubtaskSnapshot(1, True, []), SubtaskSnapshot(2, True, [])]
+    subtasks = [SubtaskSnapshot(number, True, [], 2_400 + 1_700 * number) for number in range(3)]
     made = JobSnapshot(
         time_ms=NOW_MS, shards=shards, subtasks=subtasks, global_watermark=NOW_MS - 312_000, alignment=ALIGNMENT
     )
@@ -68,24 +71,54 @@ class Source:
         return self.given
 
 
+def resharded_job():
+    """A job of ten shards, of which one was split and two were merged lately."""
+    ended = {"stage": "ENDED", "lag_ms": 0, "records_per_second": 0.0, "bytes_per_second": 0.0}
+    ended |= {"watermark": NOW_MS - 900_000, "loss_ms": None}
+    parents = {10: [2], 11: [2], 12: [4, 5], 13: [10], 14: [10]}
+    names = [f"shardId-{number:012}" for number in range(15)]
+    shards = {
+        number: shard(
+            number,
+            parents=[names[each] for each in parents.get(number, [])],
+            **(ended if number in (2, 4, 5, 10) else {}),
+        )
+        for number in (0, 1, 2, 3, 4, 5, 7, 10, 11, 12, 13, 14)
+    }
+    lagging = {"lag_ms": 312_000, "records_per_second": 31.5, "loss_ms": 3 * HOUR_MS, "alarm": True}
+    shards[7] = msgspec.structs.replace(shards[7], **lagging)
+    shards[1] = msgspec.structs.replace(shards[1], records_per_second=0.0, bytes_per_second=0.0, is_idle=True)
+    for number in (12, 13, 14):
+        shards[number] = msgspec.structs.replace(shards[number], is_held=True, watermark=NOW_MS - 192_000)
+    return job(0, shards=[*shards.values()], alignment=ALIGNMENT.replace("6 of 24", "3 of 8"))
+
+
 class BusySource(Source):
-    """One whose shards read more and less, while shard 7 catches up."""
+    """Each time ten seconds later: its shards read more and less, while shard 7 catches up."""
 
     async def snapshot(self):
+        self.given = msgspec.structs.replace(self.given, time_ms=self.given.time_ms + 9_000)
         found = await super().snapshot()
-        seconds = (found.time_ms - NOW_MS) / 1_000
-        share = 1 + 0.2 * math.sin(seconds / 6) + 0.05 * math.sin(seconds * 2)
-        lag_ms = round(712_000 - 8_000 * seconds)
+        elapsed_ms = found.time_ms - NOW_MS
+        share = 1 + 0.2 * math.sin(elapsed_ms / 60_000) + 0.05 * math.sin(elapsed_ms / 5_000)
+        lag_ms = round(712_000 - 0.8 * elapsed_ms)
+        risen_ms = elapsed_ms + 312_000 - lag_ms
         shards = [
             msgspec.structs.replace(
                 each,
                 records_per_second=each.records_per_second * share,
                 bytes_per_second=each.bytes_per_second * share,
                 lag_ms=lag_ms if each.alarm else each.lag_ms,
+                watermark=each.watermark + risen_ms,
             )
             for each in found.shards
         ]
-        return msgspec.structs.replace(found, shards=shards, alignment=ALIGNMENT.replace("312.0", f"{lag_ms / 1_000}"))
+        return msgspec.structs.replace(
+            found,
+            shards=shards,
+            global_watermark=found.global_watermark + risen_ms,
+            alignment=found.alignment.replace("312.0", f"{lag_ms / 1_000}"),
+        )
 
 
 @pytest.fixture
@@ -119,23 +152,25 @@ async def test_the_worst_lag_is_first_and_the_sentence_says_what_alignment_waits
         assert await tab.value("document.querySelectorAll('#subtasks li').length") == 3
 
 
-def keep_image(image):
+def keep_image(image, scheme):
+    """The README has the light one; the dark one is written beside it, to be looked at."""
     if path := os.environ.get("DASHBOARD_IMAGE"):
-        Path(path).write_bytes(image)
+        (Path(path) if scheme == "light" else Path(path).with_suffix(".dark.png")).write_bytes(image)
 
 
-async def test_the_charts_have_a_point_for_each_reading(tmp_path):
-    server = DashboardServer(BusySource(job(24)))
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+async def test_the_charts_have_a_point_for_each_reading(scheme, tmp_path):
+    server = DashboardServer(BusySource(resharded_job()))
     try:
-        async with opened(tmp_path, await server.open(0), height=640) as tab:
+        async with opened(tmp_path, await server.open(0), height=1000, scheme=scheme) as tab:
             await tab.wait(READ)
             for count in range(2, 52):
                 await tab.value("read()")
                 assert await tab.value("history.length") >= count
             for chart in ("rate", "lag"):
                 path = await tab.value(f"element('{chart}-chart').firstElementChild.getAttribute('d')")
-                assert path.count("L") >= 50
-            keep_image(await tab.screenshot())
+                assert path.count("L") >= 45
+            keep_image(await tab.screenshot(), scheme)
     finally:
         await server.close()
 
@@ -185,8 +220,39 @@ async def test_workers_of_a_group_are_counted_like_subtasks(url, source, tmp_pat
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
         workers = await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)")
-        assert workers == ["w-1: 1 shard, health -", "w-2: 1 shard, health -"]
+        assert workers == ["w-1: 1 shard, checkpoint -, health -", "w-2: 1 shard, checkpoint -, health -"]
         assert sorted(row[1] for row in await tab.value(CELLS)) == ["-", "w-1", "w-2"]
+
+
+async def test_each_reader_has_the_age_of_its_checkpoint(url, source, tmp_path):
+    waiting = SubtaskSnapshot(1, True, ["no shard could be read for 60 s"], 125_000)
+    worker = SubtaskSnapshot(2, True, [], 900, worker="0f3a")
+    shards = [shard(0), shard(1), shard(2, worker="0f3a"), shard(5, worker="0f3a")]
+    source.given = job(24, shards=shards, subtasks=[SubtaskSnapshot(0, checkpoint_age_ms=2_400), waiting, worker])
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        assert await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)") == [
+            "0: 1 shard, checkpoint 2.4 s ago, health -",
+            "1: 1 shard, checkpoint 2.1 min ago, not ready: no shard could be read for 60 s",
+            "0f3a: 2 shards, checkpoint 900 ms ago, ready",
+        ]
+
+
+async def test_the_charts_begin_with_what_was_before_the_page_was_opened(source, tmp_path):
+    history = History(source, SystemClock(), 0.001)
+    server = DashboardServer(source, history)
+    url = await server.open(0)
+    try:
+        while len(history.points) < 100:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        async with opened(tmp_path, url) as tab:
+            await tab.wait(READ)
+            assert await tab.value("history.length") >= 100
+            path = await tab.value("element('rate-chart').firstElementChild.getAttribute('d')")
+            assert path.count("L") >= 99
+            assert (await tab.value("document.querySelector('.span').textContent")).endswith("now")
+    finally:
+        await server.close()
 
 
 async def test_the_keyboard_filters_and_sorts(url, tmp_path):

@@ -66,6 +66,9 @@ def test_one_page_has_the_shards_of_every_subtask(properties, tmp_path, monkeypa
         assert {shard["subtask"] for shard in snapshot["shards"]} == subtasks
         assert {shard["shard"][-1] for shard in snapshot["shards"]} == set("0123")
         assert [each["responds"] for each in snapshot["subtasks"]] == [True] * len(subtasks)
+        workers = {each["worker"] for each in snapshot["subtasks"]}
+        assert {shard["worker"] for shard in snapshot["shards"]} == workers
+        assert (None not in workers) is ("--elastic" in options)
         assert end(job) == 0, log.read_text()
     finally:
         job.kill()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from recordpublisher.plugins.dashboard.snapshot import SubtaskSnapshot
 from recordpublisher.plugins.dashboard.stored_snapshot import StoredSnapshots
 from recordpublisher.plugins.lag.shard_lag import ShardLag
 
@@ -30,13 +31,28 @@ async def test_a_shard_has_what_positions_and_tips_tell():
         False,
     )
     assert (shard.records_per_second, shard.bytes_per_second) == (3.0, 30.0)
-    assert (shard.is_held, shard.stage, snapshot.subtasks) == (None, None, None)
+    assert (shard.is_held, shard.stage) == (None, None)
 
 
 async def test_of_a_group_a_shard_has_its_worker_and_of_any_job_its_parents():
     (shard,) = (await snapshot_of(replace(LAG, subtask=None, worker="w-1", parents=("p",)))).shards
 
     assert (shard.subtask, shard.worker, shard.parents) == (None, "w-1", ["p"])
+
+
+async def test_each_reader_has_its_newest_checkpoint_and_an_unknown_health():
+    lags = [
+        replace(LAG, checkpoint_age_ms=4_000),
+        replace(LAG, shard="b", checkpoint_age_ms=3_000),
+        replace(LAG, shard="c", subtask=0),
+        replace(LAG, shard="d", subtask=None),
+        replace(LAG, shard="e", subtask=None, worker="w-1", checkpoint_age_ms=9),
+    ]
+    assert (await snapshot_of(*lags)).subtasks == [
+        SubtaskSnapshot(0),
+        SubtaskSnapshot(1, checkpoint_age_ms=3_000),
+        SubtaskSnapshot(worker="w-1", checkpoint_age_ms=9),
+    ]
 
 
 async def test_the_global_watermark_is_the_lowest_of_shards_that_are_not_idle():

@@ -159,11 +159,19 @@ async def test_a_payload_that_is_not_as_its_header_says_is_a_bad_record(made, or
         await values(made, framed(orders, payload, compression=5))
 
 
-async def test_a_format_that_is_not_read_is_a_bad_record(made, register):
-    version = register('syntax = "proto3"; message Order { int64 id = 1; }', "PROTOBUF")
+async def test_protobuf_of_the_java_serialiser_is_read(made, register):
+    version = register('syntax = "proto3"; message Order { int64 id = 1; string item = 2; }', "PROTOBUF")
 
-    with pytest.raises(ValueError, match="its format is PROTOBUF"):
-        await values(made, framed(version, TEA))
+    [order] = await values(made, framed(version, bytes.fromhex("0008011203746561"), compression=0))
+
+    assert (order.id, order.item) == (1, "tea")
+
+
+async def test_a_definition_that_is_not_protobuf_makes_bad_records(made, register):
+    version = register("message Order {", "PROTOBUF")
+
+    with pytest.raises(ValueError, match=r"the schema version .* cannot be used: .*schema\.proto"):
+        await values(made, framed(version, b"\0"))
 
 
 async def test_without_the_right_the_error_names_it(properties, moto):

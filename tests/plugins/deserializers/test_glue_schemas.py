@@ -40,7 +40,10 @@ class Registry:
 
 
 def schemas(registry):
-    return GlueSchemas(registry.open, lambda data_format, definition: lambda payload: (definition, payload))
+    async def decoder_for(data_format, definition):
+        return lambda payload: (definition, payload)
+
+    return GlueSchemas(registry.open, decoder_for)
 
 
 def test_a_throttled_fetch_is_tried_again():

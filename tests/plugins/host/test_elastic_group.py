@@ -51,35 +51,20 @@ def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named
     assert named in refused(elastic(tmp_path), **{argument: value})
 
 
-@pytest.mark.parametrize("sink", ["sql", "jsonl", "parquet"])
-def test_a_sink_that_keeps_positions_is_refused(tmp_path, sink):
-    settings = {
-        "flink.sink": sink,
-        "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
-        f"flink.sink.{sink}.path": f"{tmp_path}/out",
-        "flink.job.name": "orders",
-    }
-    if sink == "sql":
-        del settings["flink.sink.sql.path"]
-
-    assert "keeps positions with what it writes" in refused(elastic(tmp_path, **settings), sink=None)
+class KeepsPositions(rp.MemorySink):
+    async def stored_positions(self):
+        return []
 
 
-def test_a_dead_letter_sink_that_keeps_positions_is_refused(tmp_path):
-    settings = {
-        "flink.deserializer.error": "DEAD_LETTER",
-        "flink.deadletter.sink": "jsonl",
-        "flink.deadletter.jsonl.path": f"{tmp_path}/letters",
-        "flink.job.name": "orders",
-    }
-
-    assert "keeps positions with what it writes" in refused(elastic(tmp_path, **settings))
+def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_path):
+    named = "KeepsPositions keeps positions with what it writes, and has no `worker_positions`"
+    assert named in refused(elastic(tmp_path), sink=KeepsPositions())
 
 
 def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.lease.duration": 30_000}))
 
-    group = elastic_group_of(properties, [rp.MemorySink()], None, (), 1)
+    group = elastic_group_of(properties, rp.MemorySink(), None, None, (), 1)
 
     assert (group.settings.duration, group.settings.tracker_timeout) == (30.0, 90.0)
 
@@ -87,8 +72,8 @@ def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_p
 def test_positions_in_dynamodb_are_in_small_parts(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.state.uri": "dynamodb://table/job"}))
 
-    assert elastic_group_of(properties, [rp.MemorySink()], None, (), 1).settings.shards_per_part == 16
+    assert elastic_group_of(properties, rp.MemorySink(), None, None, (), 1).settings.shards_per_part == 16
 
 
 def test_static_assignment_needs_no_group(tmp_path):
-    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), [None], None, (), 4) is None
+    assert elastic_group_of(Properties({"flink.state.uri": str(tmp_path)}), None, None, None, (), 4) is None

@@ -1,8 +1,12 @@
 """The positions of a group of workers, as `recordpublisher lag` reads them beside the running job (E11)."""
 
+import asyncio
+from functools import partial
+
 import pytest
 
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
+from recordpublisher.fetcher.leases.position_store import read_parts
 from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions, group_snapshots
 from recordpublisher.plugins.lag.stored_positions import StoredJob
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
@@ -42,6 +46,20 @@ def test_each_shard_has_the_position_and_the_name_of_the_worker_that_reads_it():
     assert found.subtasks == {}
 
 
+def test_a_worker_says_when_its_checkpoint_was():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        await group.wait_until(lambda: bool(process.shards))
+        await process.fetcher.checkpoint()
+        await asyncio.sleep(60)  # of virtual time: a heartbeat follows
+        found = await stored_job(group)
+        await process.stop()
+        return found.taken_ms
+
+    assert run_virtual(story()).keys() == {"s/shard-0"}
+
+
 def test_a_shard_that_ended_has_ended_and_its_children_are_read():
     async def story():
         group = ElasticProcesses(shards=1)
@@ -64,7 +82,8 @@ def test_positions_that_are_not_where_they_must_be_are_an_error_that_names_the_s
         await group.wait_until(lambda: bool(process.shards))
         await process.kill()
         await group.store.delete(*await group.store.list_names(PARTS))
-        await group_snapshots(GroupStore(group.store, 5))
+        documents = GroupStore(group.store, 5)
+        await group_snapshots(documents, partial(read_parts, documents))
 
     with pytest.raises(StateError, match="s/shard-0"):
         run_virtual(story())

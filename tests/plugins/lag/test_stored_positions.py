@@ -28,6 +28,13 @@ def test_the_newest_generation_decides_which_subtask_has_a_shard():
     assert str(stored.states["s/b"].position) == "5"
 
 
+def test_a_shard_has_the_time_of_the_checkpoint_that_its_state_is_from():
+    old, new = snapshot(0, 1, a=at("7"), b=at("9")), snapshot(1, 2, b=at("5"))
+
+    assert job({**old, "takenMs": 50}, {**new, "takenMs": 90}).taken_ms == {"s/a": 50, "s/b": 90}
+    assert job(old).taken_ms == {}
+
+
 def test_a_shard_without_stored_state_starts_where_the_job_would_start_it():  # S3
     stored = job(snapshot(0, a=at("7")))
 

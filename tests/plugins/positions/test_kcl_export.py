@@ -20,7 +20,7 @@ def exported(states, listed=(PARENT,), rows=(), streams=("orders",), pinned_ms=N
 
 
 def checkpoints(*arguments, **options):
-    return {each.lease.key: str(each.lease) for each in exported(*arguments, **options)}
+    return {each.written.key: str(each.written) for each in exported(*arguments, **options)}
 
 
 @pytest.mark.parametrize(
@@ -40,23 +40,23 @@ def test_the_checkpoint_of_each_state(state, checkpoint):
 def test_a_time_is_told_since_the_table_cannot_hold_it():
     states = {"orders/shard-1": ShardState(StartingPosition.at_timestamp(1_700_000_000_123))}
     (found,) = exported(states)
-    assert str(found.lease) == "AT_TIMESTAMP"
+    assert str(found.written) == "AT_TIMESTAMP"
     assert "2023-11-14T22:13:20.123+00:00" in found.note
 
 
 def test_a_shard_without_state_of_a_job_that_began_at_the_tip_begins_at_its_time():
     found = exported({}, pinned_ms=5, start=StartingPosition.latest())
-    assert [(str(each.lease), "1970-01-01T00:00:00.005" in each.note) for each in found] == [("AT_TIMESTAMP", True)]
+    assert [(str(each.written), "1970-01-01T00:00:00.005" in each.note) for each in found] == [("AT_TIMESTAMP", True)]
 
 
 def test_an_end_names_the_children_and_they_have_leases_too():
     found = exported({"orders/shard-1": ShardState(TRIM_HORIZON, ended=True)}, [PARENT, *CHILDREN])
-    assert [(each.lease.key, str(each.lease), each.lease.parents, each.lease.children) for each in found] == [
+    assert [(each.written.key, str(each.written), each.written.parents, each.written.children) for each in found] == [
         ("shard-1", "SHARD_END", (), ("shard-2", "shard-3")),
         ("shard-2", "TRIM_HORIZON", ("shard-1",), ()),
         ("shard-3", "TRIM_HORIZON", ("shard-1",), ()),
     ]
-    assert [each.lease.hash_range for each in found[1:]] == [child.hash_range for child in CHILDREN]
+    assert [each.written.hash_range for each in found[1:]] == [child.hash_range for child in CHILDREN]
 
 
 def test_an_ancestor_that_ended_long_ago_gets_no_lease():
@@ -76,7 +76,7 @@ def test_several_streams_are_named_as_the_table_names_them():
     states = {shard.key: ShardState(TRIM_HORIZON, SequenceNumber("17")) for shard in listed}
     rows = [KclLease("shard-1", "3", stream_id=f"1:{shard.stream}:2") for shard in listed]
     found = exported(states, listed, rows, ["orders", "clicks"])
-    assert [each.lease.key for each in found] == ["1:clicks:2:shard-1", "1:orders:2:shard-1"]
+    assert [each.written.key for each in found] == ["1:clicks:2:shard-1", "1:orders:2:shard-1"]
     assert all(each.replaced is not None for each in found)
 
 

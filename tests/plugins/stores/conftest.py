@@ -1,9 +1,10 @@
-"""S3 and DynamoDB simulated by moto, a PostgreSQL, and every store by its location."""
+"""S3 and DynamoDB simulated by moto, real servers of both, a PostgreSQL, and every store by its location."""
 
 import pytest
 
 from recordpublisher import Properties
 
+from servers.atomic_stores import PROPERTIES, serve_dynamodb_local, serve_versitygw
 from servers.moto_server import KEYS, serve_moto
 from servers.postgresql import serve_postgresql
 
@@ -31,22 +32,49 @@ URIS = {
     "S3": "s3://bucket/{name}",
     "DYNAMODB": "dynamodb://states/{name}",
 }
+ATOMIC = {"VERSITYGW": "S3", "DYNAMODB_LOCAL": "DYNAMODB"}
+"""Servers whose conditional writes are atomic, which moto's are not. They need Go and Maven."""
+KINDS = [*URIS, *(pytest.param(kind, marks=pytest.mark.compare) for kind in ATOMIC)]
 
 
-@pytest.fixture(params=URIS)
-def state_properties(request, tmp_path, aws):
+@pytest.fixture(scope="session")
+def versitygw():
+    with serve_versitygw() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local():
+    with serve_dynamodb_local() as url:
+        yield url
+
+
+@pytest.fixture
+def locate(request, tmp_path):
+    """The location of a kind of store for this test, and the properties with which it is reached."""
+
+    def found(kind):
+        if kind == "POSTGRESQL":
+            return request.getfixturevalue("postgresql"), Properties()
+        uri = URIS[ATOMIC.get(kind, kind)].format(folder=tmp_path, name=tmp_path.name)
+        if kind in ATOMIC:
+            return uri, Properties({**PROPERTIES, "flink.state.endpoint": request.getfixturevalue(kind.lower())})
+        return uri, request.getfixturevalue("aws")
+
+    return found
+
+
+@pytest.fixture(params=KINDS)
+def state_properties(request, locate):
     """The properties of a job whose state is in each kind of store in turn; another test is another job."""
-    uri = URIS[request.param].format(folder=tmp_path, name=tmp_path.name)
-    return aws.merged({"flink.state.uri": uri, "flink.job.name": "job"})
+    uri, properties = locate(request.param)
+    return properties.merged({"flink.state.uri": uri, "flink.job.name": "job"})
 
 
-@pytest.fixture(params=[*URIS, "POSTGRESQL"])
-def open_store(request, tmp_path, aws):
+@pytest.fixture(params=[*KINDS, "POSTGRESQL"])
+def open_store(request, tmp_path, locate):
     """Opens conditional stores of one location, as independent processes would."""
     from recordpublisher.plugins.stores.by_location import conditional_store_of
 
-    if request.param == "POSTGRESQL":
-        location = request.getfixturevalue("postgresql")
-    else:
-        location = URIS[request.param].format(folder=tmp_path, name=tmp_path.name)
-    return lambda: conditional_store_of(location, "uri", aws, job=tmp_path.name)
+    location, properties = locate(request.param)
+    return lambda: conditional_store_of(location, "uri", properties, job=tmp_path.name)

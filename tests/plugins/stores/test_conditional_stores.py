@@ -13,7 +13,8 @@ from recordpublisher.plugins.stores.by_location import back_end_of, conditional_
 
 from fakes.memory_store import MemoryStore
 
-NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c", "plain"]
+NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c2", "plain"]
+"""None is the folder of another one, which S3 allows, and servers that keep objects as files do not."""
 
 
 @pytest.fixture

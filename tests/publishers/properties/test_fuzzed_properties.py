@@ -76,6 +76,13 @@ VALUES = (
 NAMES = st.sampled_from(["orders", "ORDERS", "0].exception", "1].exception", "", "x"])
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    """The current folder: some values are paths in it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[str, Any]:
     key = draw(st.sampled_from(KEYS))
@@ -155,6 +162,7 @@ def test_the_required_properties_are_enough(publisher):
 
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @pytest.mark.parametrize("key", [key for key in KEYS if not key.endswith((".", "["))])
-def test_every_key_accepts_each_odd_value_or_is_a_configuration_error(key):
+def test_every_key_accepts_each_odd_value_or_is_a_configuration_error(key, empty_folder):
     for value in ("-1", "nan", "1e309", str(2**63), "", "\x00", "٣", True, b"x", []):
         made({**NEEDED, key: value})
+    assert list(empty_folder.iterdir()) == []

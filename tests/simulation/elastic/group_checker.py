@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import lru_cache
 
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
@@ -18,6 +19,18 @@ from .simulated_shards import SimulatedShards
 from .sink_database import SinkDatabase, WorkerRow, position_of
 
 DURATION = LeaseSettings().duration
+
+
+@lru_cache(256)
+def _record(value: bytes) -> WorkerRecord:
+    """A record; each is looked at several times."""
+    return WorkerRecord.from_bytes(value, "a record")
+
+
+@lru_cache(256)
+def _part(value: bytes) -> PositionPart:
+    """A part of positions."""
+    return PositionPart.from_bytes(value, "a part")
 
 
 class GroupChecker:
@@ -90,9 +103,9 @@ class GroupChecker:
             expect(worker not in self.table.owners, "E12", f"{worker} is deleted and owns shards")
             self.counts["deleted"] += 1
             return
-        record = WorkerRecord.from_bytes(after, name)
+        record = _record(after)
         if before is not None:
-            self._check_seal(WorkerRecord.from_bytes(before, name), record)
+            self._check_seal(_record(before), record)
         self._beat_at[record.worker] = self._simulator.now
         self.counts["sealed"] += record.is_sealed
         self.group_watermark = max(self.group_watermark, record.group_watermark or -1)
@@ -109,8 +122,8 @@ class GroupChecker:
         if after is None:
             return
         if before is not None:
-            expect(not PositionPart.from_bytes(before, name).is_sealed, "E3", f"the sealed {name} is written")
-        worker = PositionPart.from_bytes(after, name).worker
+            expect(not _part(before).is_sealed, "E3", f"the sealed {name} is written")
+        worker = _part(after).worker
         self._on_commit(worker)
 
     def _on_commit(self, worker: str) -> None:
@@ -125,9 +138,9 @@ class GroupChecker:
         if value is None:
             return {}
         found: dict[PositionKey, StoredPosition] = {}
-        for number in range(WorkerRecord.from_bytes(value.value, worker).parts):
+        for number in range(_record(value.value).parts):
             part = self._store.values.get(f"{PARTS}{worker}/{number}")
-            found |= {} if part is None else PositionPart.from_bytes(part.value, worker).positions
+            found |= {} if part is None else _part(part.value).positions
         return found
 
     def _check_positions(self, workers: set[str]) -> None:

@@ -113,7 +113,7 @@ class SimulatedGroup:
             to_one[event.kind](live[int(event.choice * len(live))])
 
     def _has_failed(self) -> bool:
-        return any(each.process.failures for each in self._processes)
+        return self._simulator.has_failed
 
     def _raise_failures(self) -> None:
         for each in self._processes:

@@ -97,7 +97,10 @@ class SimulatedProcess:
 
     def leave(self) -> None:
         self.is_leaving = True
-        self.process.call_soon(self._leave)
+        if self._schedule.seed % 2:
+            self.process.spawn(self._announce_and_leave())
+        else:
+            self.process.call_soon(self._leave)
 
     def cut_off(self, seconds: float) -> None:
         self.client.is_cut_off = True
@@ -106,6 +109,11 @@ class SimulatedProcess:
             self.client.is_cut_off = False
 
         self._simulator.after(seconds, restore)
+
+    async def _announce_and_leave(self) -> None:
+        if self.worker is not None and await self.worker.announce():
+            await asyncio.sleep(LeaseSettings().announce_seconds)
+        self._leave()
 
     def _leave(self) -> None:
         if self.worker is not None:

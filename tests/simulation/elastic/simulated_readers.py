@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
@@ -68,10 +69,11 @@ class SimulatedReaders:
         for shard in shards:
             self._readers.pop(shard, None)
 
-    async def checkpoint(self) -> Mapping[str, StoredPosition]:
+    @asynccontextmanager
+    async def checkpoint(self) -> AsyncIterator[Mapping[str, StoredPosition]]:
         positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
         await asyncio.sleep(self._random.choice([0.0, 0.1, 0.1, 2.0]) * self._random.random())
-        return positions
+        yield positions
 
     @property
     def is_held(self) -> bool:

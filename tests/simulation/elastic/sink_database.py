@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,7 +93,7 @@ class SinkPositions(PositionStore):
     async def join(self) -> None:
         await self._call(lambda: self._database.join(self._worker))
 
-    async def commit(self, positions: Positions) -> None:
+    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
         self._number += 1
         number, before = self._number, self._committed
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +51,13 @@ def local(
     limits: Annotated[
         Limits, typer.Option(help="The rate limits of each shard: none, or those that the service documents.")
     ] = Limits.NONE,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep streams, records within retention, consumers and tags in this folder: they survive a restart.",
+        ),
+    ] = None,
     allow_remote: Annotated[
         bool,
         typer.Option(
@@ -60,7 +68,7 @@ def local(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Serve an embedded Kinesis endpoint from memory, until stopped.
+    """Serve an embedded Kinesis endpoint until stopped: from memory, or with --data from a folder.
 
     Example: recordpublisher local --port 0 --stream orders:4
     """
@@ -73,9 +81,10 @@ def local(
         "seed": seed,
         "http2": http2,
         "tls": tls,
+        "data": data,
         "quotas": Quotas.service() if limits is Limits.SERVICE else None,
     }
-    with arguments_as_options("port", "host"):
+    with arguments_as_options("port", "host", "data"):
         run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
 
 

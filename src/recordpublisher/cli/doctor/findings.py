@@ -1,15 +1,19 @@
-"""Finding: what one check found. `examine` runs a check."""
+"""Finding: what one check found. `examine` runs a check, `examine_all` those of a publisher or a sink."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.checks import Checks
 
 from ..execution import one_line
+
+log = logging.getLogger("recordpublisher.command")
+NEEDS_A_CHANGE = "it cannot be asked for without a change"
 
 
 class Verdict(StrEnum):
@@ -33,19 +37,26 @@ class NotCheckedError(Exception):
     """A check that cannot be made, and why."""
 
 
-Check = Callable[[], str | Awaitable[str]]
-"""Returns what was found. Raises: NotCheckedError; our errors, OSError or ImportError for a problem, which say what to do."""
+Check = Callable[[], str | Awaitable[str | None]]
+"""Returns what was found; None: it cannot be asked. Raises: NotCheckedError with the reason; any other error is a problem."""
 
 
 async def examine(name: str, check: Check) -> Finding:
-    """Run a check. It is made once: nothing is retried."""
+    """Run a check. It is made once: nothing is retried. An error of a plugin is a finding too, and does not end the other checks."""
     try:
         found = check()
-        return Finding(name, Verdict.OK, await found if inspect.isawaitable(found) else found)
+        words = await found if inspect.isawaitable(found) else found
     except NotCheckedError as reason:
         return Finding(name, Verdict.NOT_CHECKED, str(reason))
-    except (RecordPublisherError, ImportError, OSError) as error:
+    except Exception as error:
+        log.debug("the check '%s' failed", name, exc_info=True)
         return problem(name, error)
+    return Finding(name, Verdict.NOT_CHECKED, NEEDS_A_CHANGE) if words is None else Finding(name, Verdict.OK, words)
+
+
+async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
+    """The checks of a publisher or a sink, one after the other."""
+    return [await examine(f"{prefix}: {name}", check) for name, check in checks.items()]
 
 
 def problem(name: str, error: Exception) -> Finding:

@@ -1,101 +1,184 @@
-"""What a job needs beside its streams: its store, its sink, and positions that are not about to be lost."""
+"""JobChecks: what a job needs beside its streams: its store, its sinks, no other process in its place, positions not about to be lost."""
 
 from __future__ import annotations
 
-import os
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
+from recordpublisher.fetcher.checkpoints.state_store import refuse_assignment
+from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store
+from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
+from recordpublisher.plugins.lag.group_positions import CALL_SECONDS, StoreOrGroupPositions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, SinkPositions, stores_positions
+from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.durable_files import why_not_writable
+from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore, folder_of
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retries import SQL_RETRIES
-from recordpublisher.publishers.properties.table import ALARM_INTERVAL, GETRECORDS_RETRIES, SINK, STATE_URI
+from recordpublisher.publishers.properties.table import (
+    ALARM_INTERVAL,
+    DEAD_LETTER_SINK,
+    GETRECORDS_RETRIES,
+    SHARD_ASSIGNMENT,
+    SINK,
+    STATE_URI,
+    TAKEOVER,
+)
 
-from .findings import Finding, NotCheckedError, examine
+from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
+from .running import check_assignment, check_generation, check_group
 
 MIN_LOSS_MS = 4 * 3_600_000
 """Less time than this before unread records are lost leaves a person too little of it."""
+WRITES = {"S3": ("s3:PutObject",), "DYNAMODB": ("dynamodb:UpdateItem",)}
+"""What a store of each kind calls to store positions; it has no DryRun."""
+DELETES = {"S3": ("s3:DeleteObject",), "DYNAMODB": ("dynamodb:DeleteItem",)}
+"""What a group calls besides."""
 
 
-async def job_findings(
-    registry: Registry, properties: Properties, streams: list[str], client: KinesisClient
-) -> list[Finding]:
-    """Store, sink, and for each stream the time until unread records are lost. The sink is not opened, and nothing is stored or retried."""
-    properties = properties.merged({SQL_RETRIES.max_retries.key: 0})
-    return [
-        await examine("store", lambda: _store(registry, properties)),
-        await examine("sink", lambda: _sink(registry, properties)),
-        *[await examine(f"{stream}: lag", partial(_lag, registry, properties, stream, client)) for stream in streams],
-    ]
+class JobChecks:
+    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that it makes."""
 
+    def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
+        self._registry = registry
+        self._properties = properties.merged({SQL_RETRIES.max_retries.key: 0})
+        self._is_elastic = properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
+        self._made = made
+        self._has_store = False
 
-async def _store(registry: Registry, properties: Properties) -> str:
-    store = build_state_store(registry, properties) if _has_usable_folder(properties) else None
-    if store is None:
-        raise NotCheckedError(f"{STATE_URI.key} is not set, or its folder does not exist yet")
-    try:
-        return f"{len(await store.load())} stored snapshots"
-    finally:
-        await store.close()
+    async def store_findings(self) -> list[Finding]:
+        """Whether the store can be read, and the actions that write to it."""
+        found = await examine("store", self._elastic_store if self._is_elastic else self._store)
+        self._has_store = found.verdict is Verdict.OK
+        kind = back_end_of(self._properties.value(STATE_URI) or "")
+        actions = (*WRITES.get(kind, ()), *(DELETES.get(kind, ()) if self._is_elastic else ()))
+        words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
+        return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in actions)]
 
+    async def sink_findings(self) -> list[Finding]:
+        """Whether the sink and the one for dead letters can be made, and what they check themselves."""
+        findings = []
+        for name, make in {"sink": self._make_sink, "dead-letter sink": self._make_dead_letter_sink}.items():
+            sinks: list[Sink] = []
+            found = await examine(name, partial(make, sinks))
+            findings += [found] if sinks or found.verdict is Verdict.PROBLEM else []
+            for sink in sinks:
+                findings += await examine_all(name, sink.checks())
+        return findings
 
-def _has_usable_folder(properties: Properties) -> bool:
-    """Whether the store is no folder, or one that exists. Raises: ConfigurationError for one that cannot be written."""
-    uri = properties.value(STATE_URI) or ""
-    path = uri.removeprefix("file://")
-    if "://" in path or not path:
-        return bool(path)
-    folder = Path(path).absolute()
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigurationError(STATE_URI.key, uri, "a folder that this user can write", reason=f"see {existing}")
-    return folder.exists()
+    async def running_finding(self) -> Finding:
+        """Whether another process runs the job. It is named, and loses nothing."""
+        return await examine("runs elsewhere", self._running)
 
+    async def lag_finding(self, stream: str, client: KinesisClient) -> Finding:
+        """The time until unread records of a stream of Kinesis are lost."""
+        return await examine(f"{stream}: lag", lambda: self._lag(stream, client))
 
-async def _sink(registry: Registry, properties: Properties) -> str:
-    sink = build_sink(registry, properties)
-    try:
-        stored = await sink.stored_positions()
-    finally:
-        await sink.close()
-    return f"{properties.value(SINK)}, configured" if stored is None else f"{properties.value(SINK)}, reachable"
+    async def _store(self) -> str:
+        store = build_state_store(self._registry, self._properties)
+        if store is None:
+            raise NotCheckedError(f"{STATE_URI.key} is not set")
+        self._made.push_async_callback(store.close)
+        if isinstance(store, ConditionalStateStore) and await self._is_of_group(store):
+            if not self._properties.value(TAKEOVER):
+                refuse_assignment(store.conditional_store.place, "ELASTIC", "STATIC")
+            return "reachable; a start takes over from the group of workers, when they have ended"
+        snapshots = await store.load()
+        place = self._folder_that_is_missing()
+        return f"{place} will be created" if place else f"reachable, {len(snapshots)} stored snapshots"
 
+    async def _is_of_group(self, store: ConditionalStateStore) -> bool:
+        return await GroupStore(store.conditional_store, CALL_SECONDS).read_open_table() is not None
 
-async def _lag(registry: Registry, properties: Properties, stream: str, client: KinesisClient) -> str:
-    positions = _positions(registry, properties)
-    if positions is None:
-        raise NotCheckedError("the job stores no positions, or not yet")
-    try:
+    async def _elastic_store(self) -> str:
+        uri = self._properties.value(STATE_URI) or ""
+        if uri and back_end_of(uri) == "FILE" and (reason := why_not_writable(folder_of(self._properties))) is not None:
+            raise ConfigurationError(STATE_URI.key, uri, "a folder that this user can write", reason=reason)
+        return await check_assignment(self._group())
+
+    def _folder_that_is_missing(self) -> Path | None:
+        if back_end_of(self._properties.value(STATE_URI) or "") != "FILE":
+            return None
+        folder = folder_of(self._properties)
+        return None if folder.exists() else folder
+
+    def _group(self) -> ElasticGroup:
+        """The group that the job would join. Raises: ConfigurationError for what ELASTIC cannot be combined with."""
+        sink = None if self._properties.value(SINK) is None else self._made_sink()
+        dead_letters = build_dead_letter_sink(self._registry, self._properties)
+        if dead_letters is not None:
+            self._made.push_async_callback(dead_letters.close)
+        group = elastic_group_of(self._properties, sink, dead_letters, None, (), 1)
+        if group is None:
+            raise NotCheckedError(f"{SHARD_ASSIGNMENT.key} is not ELASTIC")
+        self._made.push_async_callback(group.store.close)
+        return group
+
+    def _make_sink(self, made: list[Sink]) -> str:
+        return self._keep(build_sink(self._registry, self._properties), made, self._properties.value(SINK))
+
+    def _make_dead_letter_sink(self, made: list[Sink]) -> str:
+        sink = build_dead_letter_sink(self._registry, self._properties)
+        return "none" if sink is None else self._keep(sink, made, self._properties.value(DEAD_LETTER_SINK))
+
+    def _keep(self, sink: Sink, made: list[Sink], name: str | None) -> str:
+        self._made.push_async_callback(sink.close)
+        made.append(sink)
+        return f"{name}, configured"
+
+    async def _running(self) -> str:
+        if self._is_elastic:
+            if not self._has_store:
+                raise NotCheckedError("the group cannot be read")
+            return await check_group(self._group())
+        return await check_generation(self._positions(), self._properties)
+
+    async def _lag(self, stream: str, client: KinesisClient) -> str:
+        positions = self._positions()
         if not await positions.load():
             raise NotCheckedError("the job has not stored any positions yet")
         probe = LagProbe(
             service=client,
             stream=stream,
             store=positions,
-            start=initial_position(properties),
-            interval_ms=properties.value(ALARM_INTERVAL),
-            policy=GETRECORDS_RETRIES.policy(properties),
+            start=initial_position(self._properties),
+            interval_ms=self._properties.value(ALARM_INTERVAL),
+            policy=GETRECORDS_RETRIES.policy(self._properties),
         )
-        lags = await probe.read_lags()
-    finally:
-        await positions.close()
-    losses = {each.shard: each.loss_ms for each in lags if each.loss_ms is not None}
-    shard = min(losses, key=losses.__getitem__, default=None)
-    if shard is not None and losses[shard] < MIN_LOSS_MS:
-        raise RecordPublisherError(
-            f"unread records of {shard} are lost in {losses[shard] / 3_600_000:.1f} h: start the job now, or increase the retention"
-        )
-    return "no unread records are about to be lost"
+        losses = {each.shard: each.loss_ms for each in await probe.read_lags() if each.loss_ms is not None}
+        shard = min(losses, key=losses.__getitem__, default=None)
+        if shard is not None and losses[shard] < MIN_LOSS_MS:
+            raise RecordPublisherError(
+                f"unread records of {shard} are lost in {losses[shard] / 3_600_000:.1f} h: start the job now, or increase the retention"
+            )
+        return "no unread records are about to be lost"
 
+    def _positions(self) -> PositionsReader:
+        """Where the job's positions are. Raises: NotCheckedError when there are none."""
+        name = self._properties.value(SINK)
+        keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
+        sink = self._made_sink() if keeps else None
+        store = build_state_store(self._registry, self._properties) if self._has_store else None
+        if store is not None:
+            self._made.push_async_callback(store.close)
+        if isinstance(store, ConditionalStateStore):
+            return StoreOrGroupPositions(store, sink)
+        if sink is not None:
+            return SinkPositions(sink)
+        if store is None:
+            raise NotCheckedError("the job stores no positions, or they cannot be read")
+        return store
 
-def _positions(registry: Registry, properties: Properties) -> PositionsReader | None:
-    sink = properties.value(SINK)
-    if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
-        return SinkPositions(build_sink(registry, properties))
-    return build_state_store(registry, properties) if _has_usable_folder(properties) else None
+    def _made_sink(self) -> Sink:
+        sink = build_sink(self._registry, self._properties)
+        self._made.push_async_callback(sink.close)
+        return sink

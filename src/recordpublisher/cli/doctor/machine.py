@@ -6,8 +6,9 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
@@ -23,35 +24,78 @@ from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, REGION
+from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
 
 from .findings import Finding, NotCheckedError, examine
 
 CONNECTION = "connection"
-"""The name of the check without which no call can succeed."""
+"""How the names of the checks begin without which no call can succeed."""
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+FindEndpoint = Callable[[], Awaitable[str]]
+"""Returns the URL of a service. Raises: NotCheckedError when it is not known."""
 
 
-async def machine_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Python, Spark with Java, region, settings of credentials, CA file, proxy, the name of the service's host, and a connection."""
-    endpoint = asyncio.ensure_future(_endpoint(properties, streams))
+async def version_findings() -> list[Finding]:
+    """Python, and Spark with Java."""
+    return [await examine("Python", platform.python_version), await examine("Spark", _spark)]
+
+
+async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
+    """Region, settings of credentials, CA file."""
     return [
-        await examine("Python", platform.python_version),
-        await examine("Spark", _spark),
         await examine("region", lambda: region_of(properties, streams)),
         await examine("credentials", lambda: _credentials(properties, streams)),
         await examine("CA file", lambda: _ca_file(properties, streams)),
-        await examine("proxy", lambda: _proxy(endpoint)),
-        await examine("DNS", lambda: _address(endpoint)),
-        await examine(CONNECTION, lambda: _connection(endpoint)),
     ]
+
+
+async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Finding]:
+    """The proxy, the name of the host, and a connection, for each service that is called: where there are several, with its name."""
+    findings = []
+    for service, find in endpoints.items():
+        endpoint = asyncio.ensure_future(_parsed(find))
+        checks = {"proxy": _proxy, "DNS": _address, CONNECTION: _connection}
+        for name, check in checks.items():
+            shown = name if len(endpoints) == 1 else f"{name}, {service}"
+            findings.append(await examine(shown, partial(check, endpoint)))
+    return findings
+
+
+def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
+    """How to find the endpoints of the streams, by the services that they belong to."""
+    regions = {service_of(properties, stream): _region_of(properties, stream) for stream in streams}
+    return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
+
+
+def service_of(properties: Properties, stream: str) -> str:
+    """The Kinesis of which a stream is: a stream by ARN is in the region of the ARN, unless all calls go to `aws.endpoint`."""
+    region = _region_of(properties, stream)
+    return "Kinesis" if region is None else f"Kinesis in {region}"
+
+
+def _region_of(properties: Properties, stream: str) -> str | None:
+    arn = None if properties.is_set(ENDPOINT) else arn_of(stream)
+    return None if arn is None else region_of_arn(arn)
+
+
+async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
+    """Where calls about the streams go, as set, else by the environment and the rules of the SDK; `region`: of ARNs."""
+    transport = SdkTransport(properties, streams, region=region)
+    try:
+        return await transport.endpoint_url()
+    finally:
+        await transport.close()
+
+
+async def _parsed(find: FindEndpoint) -> SplitResult:
+    return urlsplit(await find())
 
 
 def _spark() -> str:
     if find_spec("pyspark") is None:
         raise NotCheckedError("pyspark is not installed; only jobs of Spark need it, and Java")
-    check_java()
-    return f"pyspark {version('pyspark')}, with Java"
+    return f"pyspark {version('pyspark')}, with Java {check_java()}"
 
 
 def _credentials(properties: Properties, streams: list[str]) -> str:
@@ -129,11 +173,3 @@ def _reason(error: OSError) -> str:
 
 def _proxy_for(endpoint: SplitResult) -> str | None:
     return None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
-
-
-async def _endpoint(properties: Properties, streams: list[str]) -> SplitResult:
-    transport = SdkTransport(properties, streams)
-    try:
-        return urlsplit(await transport.endpoint_url())
-    finally:
-        await transport.close()

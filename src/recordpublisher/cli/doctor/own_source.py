@@ -1,45 +1,64 @@
-"""A stream of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: its shards are listed."""
+"""OwnSource: what doctor says of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: by its own checks."""
 
 from __future__ import annotations
 
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
-from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .findings import Finding, NotCheckedError, Verdict, examine
-
-OF_KINESIS = ("POLLING", "EFO")
+from .findings import Finding, NotCheckedError, Verdict, examine, examine_all
 
 
-async def own_source_findings(registry: Registry, properties: Properties, stream: str) -> list[Finding] | None:
-    """The findings about a stream; None for a publisher of Kinesis, and for one that is not installed, which another finding names."""
+class OwnSource:
+    """Owns the factory of a publisher that lists its streams itself (`discover`)."""
+
+    def __init__(self, name: str, factory: RecordPublisherFactory) -> None:
+        self.name = name
+        self._factory = factory
+
+    async def endpoint_url(self) -> str:
+        """Where its publishers call. Raises: NotCheckedError when it does not tell."""
+        url = await self._factory.endpoint_url()
+        if url is None:
+            raise NotCheckedError(f"{self.name} does not tell where it calls")
+        return url
+
+    async def findings(self, stream: str) -> list[Finding]:
+        """What the publisher checks itself; without any checks, whether it lists shards."""
+        table = stream_name(stream)
+        if checks := self._factory.checks(table):
+            return await examine_all(stream, checks)
+
+        async def shards() -> str:
+            listed = await self._factory.discover(table, None)
+            if listed is None:
+                raise NotCheckedError(f"{self.name} leaves it to Kinesis, which doctor does not ask")
+            return f"{self.name} lists {len(listed)}"
+
+        reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
+        return [await examine(f"{stream}: shards", shards), reading]
+
+    async def close(self) -> None:
+        """Close the factory."""
+        await self._factory.close()
+
+
+def has_own_source(registry: Registry, properties: Properties) -> bool:
+    """Whether the job's publisher lists its streams itself. One that is not installed does not; another finding names it."""
+    try:
+        made = registry.publishers.get(properties.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+    except RecordPublisherError:
+        return False
+    return made.discover is not RecordPublisherFactory.discover
+
+
+def own_source_of(registry: Registry, properties: Properties) -> OwnSource | None:
+    """The job's own source, if it has one. Raises: whatever the factory of a plugin raises."""
+    if not has_own_source(registry, properties):
+        return None
     name = properties.value(RECORD_PUBLISHER) or ""
-    if name in OF_KINESIS:
-        return None
-    try:
-        made = registry.publishers.get(name, RECORD_PUBLISHER.key)
-    except ConfigurationError:
-        return None
-    once = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    factory: RecordPublisherFactory = made(once)  # type: ignore[call-arg]
-    listed: list[Shard] | None = None
-
-    async def shards() -> str:
-        nonlocal listed
-        listed = await factory.discover(stream_name(stream), None)
-        if listed is None:
-            raise NotCheckedError(f"{name} leaves it to Kinesis")
-        return f"{name} lists {len(listed)}"
-
-    try:
-        found = await examine(f"{stream}: shards", shards)
-    finally:
-        await factory.close()
-    if found.verdict is Verdict.NOT_CHECKED:
-        return None
-    reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{name} reads them first when the job runs")
-    return [found, reading]
+    made = registry.publishers.get(name, RECORD_PUBLISHER.key)
+    return OwnSource(name, made(properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})))  # type: ignore[call-arg]

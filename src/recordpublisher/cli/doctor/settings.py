@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from recordpublisher.plugins.host.registry import NameTable, Registry
-from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties, Property
 
 from .findings import Finding, examine
 
 
-async def settings_findings(registry: Registry, properties: Properties) -> list[Finding]:
+async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
     """The properties, also those that plugins of the registry declare, and the plugins that they name beside sink and store, which have
-    checks of their own."""
+    checks of their own. The publisher is asked whether it can work with the properties."""
     return [
-        await examine("properties", lambda: _properties(properties)),
+        await examine("properties", lambda: _properties(properties, streams, registry)),
         await examine("plugins", lambda: _plugins(registry, properties)),
     ]
 
 
-def _properties(properties: Properties) -> str:
+def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         properties.check()
+    with suppress(PluginError):  # that it cannot be imported is another finding
+        if (publisher := _publisher(registry, properties)) is not None:
+            publisher.check(properties, streams)
     if caught:
         raise RecordPublisherError("; ".join(str(each.message) for each in caught))
     return "valid, and each has an effect"
+
+
+def _publisher(registry: Registry, properties: Properties) -> type[RecordPublisherFactory] | None:
+    try:
+        return registry.publishers.get(properties.value(table.RECORD_PUBLISHER), table.RECORD_PUBLISHER.key)
+    except ConfigurationError:  # it is not installed, which is another finding
+        return None
 
 
 def _plugins(registry: Registry, properties: Properties) -> str:

@@ -5,46 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from recordpublisher.publishers.checks import check_clock
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import arn_of
+from recordpublisher.publishers.stream_arns import arn_of, stream_name
 
 from .distribution import check_distribution
-from .findings import Check, Finding, NotCheckedError, examine
+from .findings import NEEDS_A_CHANGE, Check, Finding, NotCheckedError, examine
 
-MAX_CLOCK_OFFSET_MS = 60_000
-"""AWS refuses calls from five minutes on; a time of start would be wrong long before."""
 MAX_CONSUMERS = 20
 """Of a stream (service limit); 50 with on-demand advantage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; writes,
-    as a copy of records of at most `copied_bytes`, if that is known."""
+    """What a job does with a stream: reads it by polling, or by fan-out as `consumer`, which it registers unless it has its ARN; calls that
+    write, for copies of records of at most `copied_bytes`, if that is known."""
 
     reads: bool = True
     consumer: str | None = None
     consumer_arn: str | None = None
-    writes: bool = False
+    has_tags: bool = False
+    writes: tuple[str, ...] = ()
     copied_bytes: int | None = None
 
 
 class StreamChecks:
     """The checks of one stream, in order. Owns what the first ones found, which the later ones need."""
 
-    def __init__(self, client: ManagementClient, stream: str, use: Use, clock: Clock) -> None:
+    def __init__(
+        self, client: ManagementClient, stream: str, use: Use, clock: Clock, *, knows_dry_run: bool = False
+    ) -> None:
+        """`knows_dry_run`: the endpoint is known not to carry out what `DryRun` asks for."""
         self._client = client
         self._stream = stream
         self._use = use
         self._clock = clock
         self._shards: list[Shard] = []
-        self._arn: str | None = None
+        self._arn = arn_of(stream)
         self._consumer_arn: str | None = None
-        self._knows_dry_run = False
+        self._key: str | None = None
+        self.knows_dry_run = knows_dry_run
+        """Given, or found by the checks."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
@@ -55,34 +60,40 @@ class StreamChecks:
             ("kinesis:ListShards", self._list_shards),
             ("distribution", lambda: check_distribution(self._shards)),
             ("kinesis:DescribeStreamSummary", self._describe),
-            ("kinesis:GetShardIterator", self._dry_run_iterator),
         ]
-        if self._use.reads and self._use.consumer is None:
-            checks.append(("kinesis:GetRecords", self._dry_run_get_records))
-        if self._use.reads and self._use.consumer is not None:
+        if self._use.reads:  # a job that reads by fan-out polls too, to find out whether it has missed records
+            checks += [
+                ("kinesis:GetShardIterator", self._dry_run_iterator),
+                ("kinesis:GetRecords", self._dry_run_get_records),
+            ]
+        if self._use.consumer is not None:
             checks += [
                 ("kinesis:DescribeStreamConsumer", self._find_consumer),
                 ("consumer quota", self._quota),
                 ("kinesis:SubscribeToShard", self._dry_run_subscribe),
-            ]
-        if self._use.consumer is not None and self._use.consumer_arn is None:
-            checks += [
-                (f"kinesis:{api}", _not_checked) for api in ("RegisterStreamConsumer", "DeregisterStreamConsumer")
+                *((f"kinesis:{api}", _not_checked) for api in self._changes()),
             ]
         if self._use.copied_bytes is not None:
             checks.append(("record size", self._record_size))
-        if self._use.writes:
-            checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in ("PutRecord", "PutRecords")]
-        return [await examine(f"{self._stream}: {name}", check) for name, check in checks]
+        checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in self._use.writes]
+        name = stream_name(self._stream)
+        findings = [await examine(f"{name}: {each}", check) for each, check in checks]
+        return findings + [await examine(f"{name}: {each}", _not_checked) for each in self._key_actions()]
+
+    def _changes(self) -> list[str]:
+        if self._use.consumer_arn is not None:
+            return []
+        tags = ["TagResource"] if self._use.has_tags else []
+        return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
+
+    def _key_actions(self) -> list[str]:
+        """What a stream with a KMS key of the user needs; the key of AWS needs nothing."""
+        if self._key is None or self._key.endswith("alias/aws/kinesis"):
+            return []
+        return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]
 
     async def _clock_offset(self) -> str:
-        offset = self._clock.now_ms() - await self._client.server_time_ms(self._stream)  # of whole seconds
-        if abs(offset) > MAX_CLOCK_OFFSET_MS:
-            direction = "ahead of" if offset > 0 else "behind"
-            raise RecordPublisherError(
-                f"this machine is {abs(offset) / 1000:.0f} s {direction} the service: set its clock"
-            )
-        return "as that of the service"
+        return check_clock(self._clock.now_ms(), await self._client.server_time_ms(self._stream))
 
     async def _list_shards(self) -> str:
         self._shards = await self._client.list_shards(self._stream)
@@ -92,10 +103,12 @@ class StreamChecks:
         try:
             found = await self._client.describe_settings(self._stream)
         except FatalKinesisError as error:
-            if self._use.consumer is None and not self._use.writes:
-                raise NotCheckedError(f"{error.code}; a job that polls does not need it") from error
+            if self._use.writes and not self._use.reads:
+                raise NotCheckedError(f"{error.code}; without it records of up to 1 MiB are put, by key") from error
+            if self._use.consumer is None or self._use.consumer_arn is not None or self._arn is not None:
+                raise NotCheckedError(f"{error.code}; the job needs it only for the retention") from error
             raise
-        self._arn = found.stream.arn
+        self._arn, self._key = found.stream.arn, found.encryption_key
         self.max_record_bytes = found.max_record_bytes
         if found.stream.status == "DELETING":
             raise RecordPublisherError(
@@ -148,7 +161,7 @@ class StreamChecks:
         await self._dry_run(
             "GetShardIterator", **self._named(), ShardId=self._shard().shard_id, ShardIteratorType="LATEST"
         )
-        self._knows_dry_run = True
+        self.knows_dry_run = True
         return "allowed"
 
     async def _dry_run_get_records(self) -> str:
@@ -169,13 +182,20 @@ class StreamChecks:
         record = {"Data": b"recordpublisher doctor", "PartitionKey": "doctor"}
 
         async def check() -> str:
-            if not self._knows_dry_run:  # it could put the record
-                raise NotCheckedError("it is not known whether the endpoint knows DryRun")
+            if not self.knows_dry_run:  # it could put the record
+                await self._find_out_dry_run()
             return await self._dry_run(
                 api, **self._named(), **(record if api == "PutRecord" else {"Records": [record]})
             )
 
         return check
+
+    async def _find_out_dry_run(self) -> None:
+        """By a call that only reads, which a job that only writes has no need to be allowed."""
+        try:
+            await self._dry_run_iterator()
+        except RecordPublisherError as error:
+            raise NotCheckedError("it is not known whether the endpoint knows DryRun") from error
 
     async def _dry_run(self, api: str, **parameters: Any) -> str:
         try:
@@ -197,4 +217,4 @@ class StreamChecks:
 
 
 def _not_checked() -> str:
-    raise NotCheckedError("it cannot be asked for without a change: look at the IAM policy")
+    raise NotCheckedError(f"{NEEDS_A_CHANGE}: look at the IAM policy")

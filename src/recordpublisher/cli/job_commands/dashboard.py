@@ -14,13 +14,16 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
-from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..verbosity import Debug, Verbose
 from .lag_reading import positions_of, probe_opened
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
 """From one reading to the next, as of `lag --watch`. A reading takes up to two of the five calls a second that a shard allows."""
+
+HISTORY_INTERVAL_SECONDS = 30.0
+"""The same while no page is open, for the charts of one that is opened later."""
 
 
 def dashboard(
@@ -38,21 +41,24 @@ def dashboard(
 ) -> None:
     """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
 
-    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open. It changes nothing there.
+    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds for
+    the charts. It changes nothing there.
     What these do not tell, such as rates and which shards are held, is shown as -: `run --dashboard` shows it.
 
     Example: recordpublisher dashboard job.properties --port 0
     """
+    search_current_folder()
     properties = read_properties(job, pairs, region, endpoint, profile)
     with arguments_as_options("port"):
         run_until_signal(_serve(properties, port))
 
 
 async def _serve(properties: Properties, port: int) -> None:
+    from recordpublisher.plugins.dashboard.history import History
     from recordpublisher.plugins.dashboard.joined_snapshots import JoinedSnapshots
     from recordpublisher.plugins.dashboard.server import DashboardServer
     from recordpublisher.plugins.dashboard.stored_snapshot import StoredSnapshots
-    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
 
     clock = SystemClock()
     async with AsyncExitStack() as opened:
@@ -61,7 +67,8 @@ async def _serve(properties: Properties, port: int) -> None:
             positions = positions_of(properties, use_sink=True)
             probe = await opened.enter_async_context(probe_opened(stream, properties, positions))
             sources.append(StoredSnapshots(stream, probe.read_lags, clock))
-        server = DashboardServer(JoinedSnapshots(sources, clock, INTERVAL_SECONDS))
+        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS)
+        server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
         print_note(f"the dashboard is at {await server.open(port)}")
         try:
             await asyncio.Event().wait()

@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import (
     CONSUMER_ARN,
     CONSUMER_NAME,
+    CONSUMER_TAGS,
     RECORD_PUBLISHER,
     REGISTRATION,
-    SINK,
-    SINK_STREAM,
 )
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..execution import FAILED, run_until_signal
+from ..execution import FAILED, run_to_end
 from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import aligned, styled
 from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
-    from ..doctor.findings import Finding
     from ..doctor.streams import Use
 
 
@@ -57,14 +54,16 @@ def doctor(
 
     Example: recordpublisher doctor job.properties
     """
-    from recordpublisher.plugins.runtime.jobs.subtask import streams_of  # brings the AWS SDK
+    from recordpublisher.plugins.runtime.stream_names import streams_of  # with what follows: brings the AWS SDK
+
+    from ..doctor.examination import examined
 
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
     properties = read_properties(job, pairs, region, endpoint, profile)
-    uses = {each: _use(properties, each, writes=job is None) for each in streams or streams_of(properties)}
-    findings = run_until_signal(_find(properties, uses, has_job=job is not None)) or []
+    uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
+    findings = run_to_end(examined(properties, uses, has_job=job is not None))
     colours = {"ok": "green", "PROBLEM": "red", "not checked": "yellow"}
     lines = aligned([(each.verdict.value, each.name, each.words) for each in findings]).split("\n")
     for each, line in zip(findings, lines, strict=True):
@@ -74,53 +73,18 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _use(properties: Properties, stream: str, writes: bool) -> Use:
+def use_of(properties: Properties, stream: str, writes: bool) -> Use:
+    """What a job does with one of its streams. `writes`: without a job, writing is asked for too."""
     from ..doctor.streams import Use
 
+    calls = ("PutRecord", "PutRecords") if writes else ()
     if properties.value(RECORD_PUBLISHER) != "EFO":
-        return Use(writes=writes)
-    arns = properties.with_prefix(CONSUMER_ARN) if properties.value(REGISTRATION) == "NONE" else {}
+        return Use(writes=calls)
+    is_registered = properties.value(REGISTRATION) == "NONE"
+    arns = properties.with_prefix(CONSUMER_ARN) if is_registered else {}
     return Use(
-        consumer=properties.value(CONSUMER_NAME) or "", consumer_arn=arns.get(stream_name(stream)), writes=writes
+        consumer=properties.value(CONSUMER_NAME) or "",
+        consumer_arn=arns.get(stream_name(stream)),
+        has_tags=properties.is_set(CONSUMER_TAGS),
+        writes=calls,
     )
-
-
-async def _find(properties: Properties, uses: dict[str, Use], has_job: bool) -> list[Finding]:
-    from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient
-
-    from ..doctor.findings import Verdict, problem
-    from ..doctor.job import job_findings
-    from ..doctor.machine import CONNECTION, machine_findings
-    from ..doctor.own_source import own_source_findings
-    from ..doctor.settings import settings_findings
-    from ..doctor.streams import StreamChecks, Use
-
-    try:
-        registry = load_registry()
-    except PluginError as error:
-        return [problem("plugins", error)]
-    findings = [*await settings_findings(registry, properties), *await machine_findings(properties, [*uses])]
-    is_reachable = not any(each.name == CONNECTION and each.verdict is Verdict.PROBLEM for each in findings)
-    target = properties.value(SINK_STREAM) if has_job and properties.value(SINK) == "kinesis" else None
-    try:
-        client = ManagementClient(properties, [*uses, *([] if target is None else [target])])
-    except ConfigurationError:  # one of the findings says which setting
-        return findings
-    async with client:
-        if is_reachable:
-            largest = 0
-            for stream, use in [*uses.items()]:
-                if (own := await own_source_findings(registry, properties, stream)) is not None:
-                    findings += own
-                    del uses[stream]
-                    continue
-                checks = StreamChecks(client, stream, use, SystemClock())
-                findings += await checks.findings()
-                largest = max(largest, checks.max_record_bytes or 0)
-            if target is not None:
-                use = Use(reads=False, writes=True, copied_bytes=largest or None)
-                findings += await StreamChecks(client, target, use, SystemClock()).findings()
-        if has_job:
-            findings += await job_findings(registry, properties, [*uses] if is_reachable else [], client)
-    return findings

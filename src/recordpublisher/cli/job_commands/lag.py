@@ -10,7 +10,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL, STATE_URI
 
-from ..execution import ALARM, print_error, run_until_signal
+from ..execution import ALARM, print_error, run_to_end, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import json_text
@@ -96,7 +96,7 @@ def lag(
     if is_watching:
         run_until_signal(watch_lags(stream, properties, positions, seconds))
         return
-    lags = run_until_signal(read_lags(stream, properties, positions, grace if check else None)) or []
+    lags = run_to_end(read_lags(stream, properties, positions, grace if check else None))
     if as_json:
         typer.echo("\n".join(json_text(asdict(each)) for each in lags))
     else:

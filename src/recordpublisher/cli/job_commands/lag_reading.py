@@ -21,6 +21,8 @@ from .watch import watch
 def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | None:
     """Where the job's positions are: in its sink, if that stores them, else in its state store; None without both.
 
+    The store of a group says which worker has a shard, and the sink how far.
+
     Raises: ConfigurationError.
     """
     from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
@@ -32,8 +34,12 @@ def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | No
     properties.check()
     sink = properties.value(SINK) if use_sink else None
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
-        return SinkPositions(build_sink(registry, properties))
-    _check_folder(properties)
+        keeping = build_sink(registry, properties)
+        store = None if _is_missing_folder(properties) else build_state_store(registry, properties)
+        if isinstance(store, ConditionalStateStore):
+            return StoreOrGroupPositions(store, keeping)
+        return SinkPositions(keeping)
+    check_folder(properties)
     store = build_state_store(registry, properties)
     return StoreOrGroupPositions(store) if isinstance(store, ConditionalStateStore) else store
 
@@ -92,11 +98,17 @@ async def probe_opened(
                 await positions.close()
 
 
-def _check_folder(properties: Properties) -> None:
-    """Refuse a folder that does not exist: opening the store would create it, also for a mistyped path."""
-    uri = properties.value(STATE_URI) or ""
-    path = uri.removeprefix("file://")
-    if uri and "://" not in path and not Path(path).is_dir():
+def check_folder(properties: Properties) -> None:
+    """Refuse a folder that does not exist."""
+    if _is_missing_folder(properties):
+        uri = properties.value(STATE_URI)
         raise ConfigurationError(
             STATE_URI.key, uri, "an existing folder with a job's state", reason="it does not exist"
         )
+
+
+def _is_missing_folder(properties: Properties) -> bool:
+    """Opening a store in a folder creates it, also for a mistyped path."""
+    uri = properties.value(STATE_URI) or ""
+    path = uri.removeprefix("file://")
+    return bool(uri) and "://" not in path and not Path(path).is_dir()

@@ -12,8 +12,9 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
     from recordpublisher.plugins.positions.file_import import FileTransfer
-    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
@@ -33,21 +34,42 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
 @asynccontextmanager
 async def kcl_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AsyncIterator[PositionTransfer]:
+) -> AsyncIterator[KclTransfer]:
     """Between the job and a lease table of the KCL."""
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
-    from recordpublisher.plugins.positions.position_transfer import PositionTransfer
-    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+    from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
 
     streams = streams_of(properties)
     job, leases = JobPositions(properties), KclLeaseTable(table_name, properties)
     try:
         async with KinesisClient(properties, streams) as service:
-            yield PositionTransfer(job, leases, service, streams, properties, watch_seconds, is_forced)
+            yield KclTransfer(job, leases, service, streams, properties, watch_seconds, is_forced)
     finally:
         await leases.close()
+        await job.close()
+
+
+@asynccontextmanager
+async def async_kinesis_transfer(
+    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
+) -> AsyncIterator[AsyncKinesisTransfer]:
+    """Between the job and a table of async-kinesis."""
+    from recordpublisher.plugins.positions.async_kinesis_table import AsyncKinesisTable
+    from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    streams = streams_of(properties)
+    job, table = JobPositions(properties), AsyncKinesisTable(table_name, properties)
+    try:
+        async with KinesisClient(properties, streams) as service:
+            yield AsyncKinesisTransfer(job, table, service, streams, properties, watch_seconds, is_forced)
+    finally:
+        await table.close()
         await job.close()
 
 
@@ -56,7 +78,7 @@ async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> 
     """From a file of positions to the job."""
     from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import JobPositions
-    from recordpublisher.plugins.runtime.jobs.subtask import streams_of
+    from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
 
     streams, job = streams_of(properties), JobPositions(properties)

@@ -1,9 +1,11 @@
-"""`recordpublisher positions`: the stored positions of a job, and moving them from and to the KCL."""
+"""`recordpublisher positions`: the stored positions of a job, and moving them from and to the KCL and async-kinesis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,15 +13,16 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..execution import run_until_signal
+from ..execution import run_to_end, run_until_signal
 from ..log_format import LogFormat, LogFormatOption
-from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import json_text, table
 from ..verbosity import Debug, Verbose
-from .position_transfers import file_transfer, kcl_transfer, stored_states
+from .position_transfers import async_kinesis_transfer, file_transfer, kcl_transfer, stored_states
 
 positions = typer.Typer(
-    help="Show the stored positions of a job; move them from and to the KCL.",
+    help="Show the stored positions of a job; move them from and to the KCL and async-kinesis.\n\n"
+    "Example: recordpublisher positions show job.properties -p flink.state.uri=state",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,10 +36,11 @@ Watch = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="How long to watch whether a lease is renewed: more than a third of the KCL's failoverTimeMillis.",
+        help="How long to watch whether the table changes: more than a third of the KCL's failoverTimeMillis, and more than the "
+        "heartbeat_frequency of async-kinesis.",
     ),
 ]
-KCL, FILE = "kcl:TABLE", "file:PATH"
+KCL, ASYNC_KINESIS, FILE = "kcl:TABLE", "async-kinesis:TABLE", "file:PATH"
 
 
 @positions.command("show")
@@ -55,7 +59,7 @@ def show(
 
     Example: recordpublisher positions show job.properties -p flink.state.uri=state
     """
-    states = run_until_signal(stored_states(read_properties(job, pairs, region, endpoint, profile))) or {}
+    states = run_to_end(stored_states(read_properties(job, pairs, region, endpoint, profile)))
     if as_json:
         typer.echo("\n".join(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
     else:
@@ -70,8 +74,8 @@ def import_positions(
         str,
         typer.Option(
             "--from",
-            metavar=f"{KCL}|{FILE}",
-            help="The lease table, in DynamoDB; or a file with the lines of `positions show --json`.",
+            metavar=f"{KCL}|{ASYNC_KINESIS}|{FILE}",
+            help="The table, in DynamoDB; or a file with the lines of `positions show --json`.",
         ),
     ],
     apply: Apply = False,
@@ -87,21 +91,23 @@ def import_positions(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Let a job go on after the checkpoints of the KCL or the positions of another job: nothing is read twice or skipped. Stop these first.
+    """Let a job go on after the checkpoints of the KCL or async-kinesis, or the positions of another job: nothing is read twice or skipped.
+    Stop these first.
 
     Without --apply it shows what it would write, and writes nothing.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
+    search_current_folder()  # for a function of streams or of the sink
     properties = read_properties(job, pairs, region, endpoint, profile)
-    path = source.removeprefix("file:")
-    table_name = None if path and path != source else _table_of(source, "--from", f"{KCL} or {FILE}")
+    scheme, place = _place_of(source, "--from", (KCL, ASYNC_KINESIS, FILE))
 
     async def move() -> None:
-        moving = (
-            file_transfer(properties, Path(path), force)
-            if table_name is None
-            else kcl_transfer(properties, table_name, watch, force)
+        tables = {"kcl": kcl_transfer, "async-kinesis": async_kinesis_transfer}
+        moving: AbstractAsyncContextManager[Any] = (
+            file_transfer(properties, Path(place), force)
+            if scheme == "file"
+            else tables[scheme](properties, place, watch, force)
         )
         async with moving as transfer:
             plan = await transfer.plan_import()
@@ -118,7 +124,10 @@ def import_positions(
 def export_positions(
     job: Job,
     target: Annotated[
-        str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
+        str,
+        typer.Option(
+            "--to", metavar=f"{KCL}|{ASYNC_KINESIS}", help="The table, in DynamoDB; created if there is none."
+        ),
     ],
     apply: Apply = False,
     force: Annotated[
@@ -133,25 +142,30 @@ def export_positions(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
+    """Let the KCL or async-kinesis go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 
     Without --apply it shows what it would write, and writes nothing.
 
     Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
     """
-    from recordpublisher.plugins.positions.kcl_export import NOT_HELD
+    from recordpublisher.plugins.positions import async_kinesis_moves, kcl_export
 
+    search_current_folder()  # for a function of streams or of the sink
     properties = read_properties(job, pairs, region, endpoint, profile)
-    table_name = _table_of(target, "--to", KCL)
+    scheme, table_name = _place_of(target, "--to", (KCL, ASYNC_KINESIS))
 
     async def move() -> None:
-        async with kcl_transfer(properties, table_name, watch, force) as transfer:
+        is_kcl = scheme == "kcl"
+        moving: AbstractAsyncContextManager[Any] = (kcl_transfer if is_kcl else async_kinesis_transfer)(
+            properties, table_name, watch, force
+        )
+        async with moving as transfer:
             plan = await transfer.plan_export()
-            rows = [(each.shard, str(each.replaced or "-"), str(each.lease), each.note) for each in plan]
+            rows = [(each.shard, str(each.replaced or "-"), str(each.written), each.note) for each in plan]
             typer.echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
             if apply:
                 await transfer.apply_export(plan)
-            typer.echo(NOT_HELD)
+            typer.echo((kcl_export if is_kcl else async_kinesis_moves).NOT_HELD)
             typer.echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
 
     run_until_signal(move())
@@ -176,8 +190,11 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _table_of(uri: str, option: str, valid: str) -> str:
-    scheme, _, name = uri.partition(":")
-    if scheme != "kcl" or not name.strip("/"):
-        raise ConfigurationError(option, uri, valid)
-    return name
+def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
+    """Its scheme, and what follows, without the // of a URI of a table. Raises: ConfigurationError."""
+    scheme, _, place = uri.partition(":")
+    name = place if scheme == "file" else place.removeprefix("//")
+    if not name or scheme not in {each.partition(":")[0] for each in valid}:
+        reason = "checkpoints that async-kinesis keeps in Redis cannot be read or written" if "redis" in scheme else ""
+        raise ConfigurationError(option, uri, " or ".join(valid), reason=reason)
+    return scheme, name

@@ -16,7 +16,7 @@ from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, TAKEOVER
 
 from ..execution import arguments_as_options, one_line
 from ..log_format import LogFormat, LogFormatOption
@@ -37,6 +37,14 @@ def run(
         bool,
         typer.Option(
             "--elastic", help="Share the shards with every process that runs this job; sets flink.shard.assignment."
+        ),
+    ] = False,
+    takeover: Annotated[
+        bool,
+        typer.Option(
+            "--takeover",
+            help="Go on from the positions that the job has stored with the other kind of flink.shard.assignment; sets "
+            "flink.state.takeover. Stop the job first.",
         ),
     ] = False,
     subtask: Annotated[
@@ -85,6 +93,7 @@ def run(
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = _with_assignment(properties, elastic, parallelism)
+            properties = properties.merged({TAKEOVER.key: True}) if takeover else properties
             options = ["--log-format", log_format.value, *verbosity_options(context)]
             exporters = _exporters(dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
@@ -129,7 +138,8 @@ async def _run(
     console: object,
     exporters: list[MetricsExporter],
 ) -> None:
-    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask, streams_of
+    from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
+    from recordpublisher.plugins.runtime.stream_names import streams_of
 
     streams_of(properties)
     meter = JobProgressMeter()

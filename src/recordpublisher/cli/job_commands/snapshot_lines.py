@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot
 
 from ..output import aligned, duration, rate, yes_no
+from ..shard_tree import families
 
 HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
 GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
@@ -19,7 +20,13 @@ MAX_LINES = 4
 
 def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: int) -> list[str]:
     """Totals, alignment and the age of the values, wrapped to the width; `error`: why the last reading failed."""
-    shown = [_totals(snapshot), snapshot.alignment, _silence(snapshot), _age(snapshot, now_ms, error)]
+    shown = [
+        _totals(snapshot),
+        snapshot.alignment,
+        _silence(snapshot),
+        _checkpoints(snapshot),
+        _age(snapshot, now_ms, error),
+    ]
     return [
         line for text in shown if text is not None for line in textwrap.wrap(text, max(width, 20), max_lines=MAX_LINES)
     ]
@@ -35,6 +42,20 @@ def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
     lines = aligned([head, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])]).split("\n")
     left = len(shards) - count
     return [*lines, f"{left:,} more with less lag"] if left else lines
+
+
+def tree_lines(snapshot: JobSnapshot) -> list[str]:
+    """The shards that were split or merged, children below their parents; empty where there are none, or they are not known."""
+    streams = {shard.stream for shard in snapshot.shards}
+
+    def name(shard: ShardSnapshot, shard_id: str) -> str:
+        return shard_id if len(streams) == 1 else f"{shard.stream}/{shard_id}"
+
+    parents = {
+        name(each, each.shard): [name(each, parent) for parent in each.parents or ()] for each in snapshot.shards
+    }
+    lines = families(parents)
+    return ["", "Splits and merges", *lines] if lines else []
 
 
 def _urgency(shard: ShardSnapshot) -> tuple[bool, float, str]:
@@ -61,8 +82,17 @@ def _totals(snapshot: JobSnapshot) -> str:
 
 
 def _silence(snapshot: JobSnapshot) -> str | None:
-    silent = [str(each.subtask) for each in snapshot.subtasks or () if not each.responds]
+    silent = [str(each.subtask) for each in snapshot.subtasks or () if each.responds is False]
     return f"Shards of subtasks that do not respond are not shown: {', '.join(silent)}" if silent else None
+
+
+def _checkpoints(snapshot: JobSnapshot) -> str | None:
+    ages = [
+        f"{each.worker or each.subtask} {duration(each.checkpoint_age_ms)}"
+        for each in snapshot.subtasks or ()
+        if each.checkpoint_age_ms is not None
+    ]
+    return f"Since the last checkpoint: {', '.join(ages)}" if ages else None
 
 
 def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:

@@ -15,7 +15,8 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from ..execution import one_line
-from .snapshot_lines import table_lines, title_lines
+from .snapshot_lines import table_lines, title_lines, tree_lines
+from .trend import Trend
 
 DRAW_SECONDS = 1.0
 """A terminal shows the age of the values anew this often, also while a reading takes long."""
@@ -76,7 +77,7 @@ async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -
 
 def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
     """Print every shard, and an empty line."""
-    lines = [*title_lines(snapshot, now_ms, error, PIPE_WIDTH), *table_lines(snapshot, None)]
+    lines = [*title_lines(snapshot, now_ms, error, PIPE_WIDTH), *table_lines(snapshot, None), *tree_lines(snapshot)]
     typer.echo("\n".join([*lines, ""]))
     sys.stdout.flush()
 
@@ -91,10 +92,16 @@ def terminal_view() -> Iterator[Show]:
     console = Console(highlight=False)
     bold, red = ("", "") if os.environ.get("NO_COLOR") else ("bold", "red")
 
+    trend = Trend()
+
     def show(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
+        trend.add(snapshot)
         width, height = console.size
         title = title_lines(snapshot, now_ms, error, width)
+        title += [line] if (line := trend.line()) is not None else []
         head, *rows = table_lines(snapshot, height - len(title) - 1)
+        tree = tree_lines(snapshot)
+        rows += tree if len(title) + len(rows) + len(tree) + 2 <= height else []
         shown = Text("\n".join([*title, "", ""]), no_wrap=True, overflow="ellipsis")
         shown.append(head, bold)
         for row in rows:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 
 consumers = typer.Typer(
-    help="List, register and deregister the consumers of enhanced fan-out.",
+    help="List, register and deregister the consumers of enhanced fan-out.\n\nExample: recordpublisher consumers list orders",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -51,7 +51,7 @@ def list_consumers(
     async def ask(service: ManagementClient) -> list[ConsumerDescription]:
         return await service.list_consumers(await service.stream_arn(stream))
 
-    found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream) or []
+    found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream)
     if not as_json:
         typer.echo(table(("CONSUMER", "STATUS", "ARN"), [(each.name, each.status, each.arn) for each in found]))
         return

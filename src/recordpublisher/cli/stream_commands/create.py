@@ -52,6 +52,4 @@ def create(
             await service.wait_until_active(name, retries, SystemClock())
         return await service.stream_arn(name)
 
-    arn = call_service(properties, make)
-    if arn is not None:
-        typer.echo(arn)
+    typer.echo(call_service(properties, make))

@@ -38,8 +38,7 @@ def describe(
     """
     properties = read_properties(file, pairs, region, endpoint, profile)
     described = ask_service(properties, lambda service: service.describe(stream), stream)
-    if described is not None:
-        typer.echo(json_text(as_fields(described)) if as_json else as_text(described))
+    typer.echo(json_text(as_fields(described)) if as_json else as_text(described))
 
 
 def as_text(described: StreamDescription) -> str:

@@ -33,7 +33,7 @@ def list_streams(
     Example: recordpublisher list --region eu-west-1
     """
     properties = read_properties(file, pairs, region, endpoint, profile)
-    streams = ask_service(properties, lambda service: service.listed_streams()) or []
+    streams = ask_service(properties, lambda service: service.listed_streams())
     if not as_json:
         typer.echo(as_table(streams))
         return

@@ -59,7 +59,7 @@ def split(
         await service.split_shard(shard, keys.middle + 1 if hash_key is None else hash_key)
         return await _children(service, stream, [shard], wait, properties)
 
-    for child in call_service(properties, change, stream) or []:
+    for child in call_service(properties, change, stream):
         typer.echo(child)
 
 
@@ -93,7 +93,7 @@ def merge(
         await service.merge_shards(*pair)
         return await _children(service, stream, pair, wait, properties)
 
-    for child in call_service(properties, change, stream) or []:
+    for child in call_service(properties, change, stream):
         typer.echo(child)
 
 

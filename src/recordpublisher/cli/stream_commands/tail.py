@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -23,6 +24,7 @@ from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_pro
 from ..printed_records import is_chosen, json_line, pattern
 from ..time_range import given_sequence_number, start_properties, time_ms
 from ..verbosity import Debug, Verbose
+from .tail_rate import PrintedRate
 
 _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
@@ -56,7 +58,7 @@ def tail(
     debug: Debug = False,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Print the records of streams as JSON lines.
+    """Print the records of streams as JSON lines. A terminal shows on stderr how many a second.
 
     Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
 
@@ -76,9 +78,15 @@ def tail(
     patterns = pattern("--key", key), pattern("--grep", grep)
     printer = _Printer(lambda record: is_chosen(record, *patterns), limit)
     if shards:
-        run_until_signal(_print_shards(streams[0], shards, sequence_number, properties, bounds, printer))
+        printing = _print_shards(streams[0], shards, sequence_number, properties, bounds, printer)
     else:
-        run_until_signal(_print_streams(streams, properties, bounds, printer))
+        printing = _print_streams(streams, properties, bounds, printer)
+    run_until_signal(_with_rate(printing, printer))
+
+
+async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> None:
+    async with printer.rate.shown():
+        await printing
 
 
 async def _print_streams(streams: list[str], properties: Properties, bounds: Bounds, printer: _Printer) -> None:
@@ -106,16 +114,19 @@ async def _print_shards(
 
 
 class _Printer:
-    """Prints records. Owns how many are still wanted."""
+    """Prints records. Owns how many are still wanted, and `rate`."""
 
     def __init__(self, is_printed: Callable[[Record], bool], limit: int | None) -> None:
         self._is_printed = is_printed
         self._left = sys.maxsize if limit is None else limit
+        self.rate = PrintedRate(SystemClock())
 
     async def print(self, batch: RecordBatch) -> bool:
         """Print the chosen records of a batch; False when no more are wanted."""
         # in a thread: a reader that stops (`| less`) must not stop the loop
-        self._left -= await asyncio.to_thread(_print, batch, self._is_printed, self._left)
+        count = await asyncio.to_thread(_print, batch, self._is_printed, self._left)
+        self._left -= count
+        self.rate.add(count)
         return self._left > 0
 
 

@@ -35,14 +35,19 @@ def snapshot_to_json(
     subtask: int,
     parallelism: int,
     states_for_others: Sequence[State] = (),
+    taken_ms: int | None = None,
 ) -> dict[str, Any]:
     """A snapshot of one subtask, with the states that it keeps for other subtasks (see `states_for_other_subtasks`).
+
+    `taken_ms`: when, by the clock of that machine; for people, nothing is decided by it.
 
     Raises: StateError without generation and shards: such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open yet and has no shards")
-    kept = {"statesForOthers": list(states_for_others)} if states_for_others else {}
+    kept: dict[str, Any] = {"statesForOthers": list(states_for_others)} if states_for_others else {}
+    if taken_ms is not None:
+        kept["takenMs"] = taken_ms
     return {
         "version": VERSION,
         "generation": generation,

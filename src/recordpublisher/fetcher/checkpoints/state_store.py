@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.table import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
 
 from ..sink import State
 
 SUBTASK_PREFIX = "subtask-"
 """What the names of the entries of a fixed number of subtasks begin with, in a conditional store."""
+
+
+def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
+    """Raises: StateError for positions of the other kind of assignment (E10)."""
+    raise StateError(
+        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, which {given} goes on from only when it is asked to: "
+        f"start once with `--takeover` ({TAKEOVER.key}=true), or use another {STATE_URI.key} or {JOB_NAME.key}"
+    )
 
 
 class StateStore(ABC):

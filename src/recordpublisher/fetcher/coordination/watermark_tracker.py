@@ -41,6 +41,11 @@ class WatermarkTracker(ABC):
         """Milliseconds since the tracker's last response (A1); None: it never responded. Default: 0, for a tracker in the same process."""
         return 0
 
+    @property
+    def worker(self) -> str | None:
+        """The name of this process in its group of workers (ELASTIC). Default: None, without a group."""
+        return None
+
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
         """This process was suspended: until its next request times out, the tracker counts as reachable (W10). Default: nothing."""
 

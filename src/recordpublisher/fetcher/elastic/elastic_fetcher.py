@@ -13,7 +13,6 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     FencedError,
     RecordPublisherError,
-    StateError,
     StoreUnavailableError,
     StreamNotFoundError,
 )
@@ -21,13 +20,14 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.state_store import SUBTASK_PREFIX
+from ..checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
 from ..dependencies import FetcherDependencies
 from ..leases.shard_listing import ShardListing
 from ..pipeline.bounds import BoundedResult, Bounds
 from ..shards.missing_shards import MissingShards
 from ..startup import OpenedJob
 from ..subtask_fetcher import SubtaskFetcher
+from ..takeover.to_group import take_over_subtasks
 from .group_tracker import GroupTracker
 from .leased_shards import LeasedShards, check_streams
 from .worker_lives import ElasticGroup, WorkerLives
@@ -44,7 +44,10 @@ class ElasticFetcher(SubtaskFetcher):
         super().__init__(dependencies)
         self._group = group
         self._tracker = tracker
-        self.leased = LeasedShards(self._shards, self._snapshotter, dependencies.sink, dependencies.clock)
+        self._looked_at = frozenset(dependencies.streams)
+        self.leased = LeasedShards(
+            self._shards, self._snapshotter, dependencies.sink, dependencies.clock, dependencies.streams
+        )
         self._shards.emitter.write_gate = self.leased
 
     async def open(self) -> None:
@@ -53,8 +56,9 @@ class ElasticFetcher(SubtaskFetcher):
         Raises: ConfigurationError for a sink that keeps positions, StateError, StreamNotFoundError, KinesisError.
         """
         dependencies = self._dependencies
-        context = await self._shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
-        context = replace(context, may_write=self.leased.may_write_now)
+        context = dependencies.sink_context(self._checkpoint_scheduler.request)
+        context = replace(context, may_write=self.leased.may_write_now, is_elastic=True)
+        context = await self._shards.bad_records.open(context)
         if await dependencies.sink.open(context) is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
@@ -64,14 +68,22 @@ class ElasticFetcher(SubtaskFetcher):
         self._shards.readers.pinned_ms = start.timestamp_ms
         self._snapshotter.resume_from(OpenedJob((), {}, start, start.timestamp_ms, generation=1))
         interval = dependencies.settings.discovery_interval_ms / 1000
-        listing = ShardListing(
+        self._listing = listing = ShardListing(
             self._list_again,
             MissingShards(dependencies.shard_exists),
             start,
             dependencies.clock,
             interval if interval > 0 else float("inf"),
         )
-        self._lives = WorkerLives(self._group, self.leased, listing, self._tracker, dependencies.clock)
+        self._lives = WorkerLives(
+            self._group,
+            self.leased,
+            listing,
+            self._tracker,
+            dependencies.clock,
+            counts=self._view.leases,
+            on_drain=self.stop,
+        )
         self._open_monitoring(start)
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
@@ -113,7 +125,8 @@ class ElasticFetcher(SubtaskFetcher):
         while True:
             await self.leased.has_unknown.wait()
             self.leased.has_unknown.clear()
-            check_streams(self.leased.unknown, self._dependencies.streams)
+            if self._dependencies.streams.is_fixed:
+                check_streams(self.leased.unknown, self._dependencies.streams)
             try:
                 self.leased.on_listed(await self._list_again())
             except StoreUnavailableError as error:
@@ -121,12 +134,28 @@ class ElasticFetcher(SubtaskFetcher):
                 self.leased.has_unknown.set()
             await asyncio.sleep(LISTING_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
 
+    async def _on_look(self) -> None:
+        """The shards of a new stream become leases; those of one that left stay leases, which nobody reads (E12)."""
+        streams = frozenset(self._dependencies.streams)
+        if streams - self._looked_at:
+            self._listing.list_soon()
+        if streams != self._looked_at:
+            log.info("the list of streams is now %s", ", ".join(self._dependencies.streams))
+        self._looked_at = streams
+        self._dependencies.discovery.deleted &= streams
+        await self.leased.on_streams()
+        await self._retention.request_missing()
+
     async def _take_periodic_checkpoint(self) -> None:
         """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
         try:
             await self.checkpoint()
         except (StoreUnavailableError, FencedError) as error:
             log.warning("a checkpoint was not stored: %s", error)
+
+    async def _before_stop(self) -> None:
+        """The shards are read until the others know that they may take them soon: then nobody waits for a look of theirs."""
+        await self._lives.announce()
 
     async def _take_last_checkpoint(self) -> None:
         """The sink may still write from its queue: a suspension is looked for until it has."""
@@ -139,13 +168,15 @@ class ElasticFetcher(SubtaskFetcher):
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _check_group(self) -> None:
-        """Positions of a fixed number of subtasks are not taken over (E10). Raises: StateError."""
+        """Positions of a fixed number of subtasks are taken over only if that was asked for (E10). Raises: StateError."""
         store = self._group.store
-        if await self._group.documents.read_table() is None and await store.list_names(SUBTASK_PREFIX):
-            raise StateError(
-                f"{store.place} has the positions of a job with flink.shard.assignment=STATIC, which ELASTIC cannot go on from yet: "
-                "use another flink.state.uri or flink.job.name"
-            )
+        found = await self._group.documents.read_table()
+        is_of_subtasks = found.document.is_closed if found is not None else bool(await store.list_names(SUBTASK_PREFIX))
+        if not is_of_subtasks:
+            return
+        if not self._group.may_take_over:
+            refuse_assignment(store.place, "STATIC", "ELASTIC")
+        await take_over_subtasks(store, await self._start(), self._dependencies.factory.order_of)
 
     async def _start(self) -> StartingPosition:
         """Where a new group begins; LATEST becomes a time of the service's clock (P3)."""

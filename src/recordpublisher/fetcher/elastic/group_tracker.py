@@ -19,6 +19,8 @@ class GroupTracker(WatermarkTracker):
         """Of the worker that runs now."""
         self.on_suspension: Callable[[], None] = lambda: None
         """Called when this process was suspended."""
+        self.name: str | None = None
+        """Of that worker; each life has its own."""
         self._highest: int | None = None
 
     def report(self, report: SubtaskReport) -> int | None:
@@ -29,6 +31,11 @@ class GroupTracker(WatermarkTracker):
         """The highest value known; it never falls, also not when a new worker joins in this process (W6)."""
         self._highest = raised(self._highest, self.group_watermark())
         return self._highest
+
+    @property
+    def worker(self) -> str | None:
+        """The worker that runs now, or ran last."""
+        return self.name
 
     def after_suspension(self) -> None:
         """Others may have replaced the worker meanwhile."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from recordpublisher.publishers.clock import Clock
@@ -17,6 +18,7 @@ from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
+from ..shards.stream_list import StreamList
 from ..sink import Checkpoint, Sink
 from ..snapshotter import Snapshotter
 
@@ -36,24 +38,31 @@ class LeasedShards:
     """The ShardReaders port, and the emitter's WriteGate. Owns which shards were begun, and which of them are stopped.
 
     The lease table has only the keys of shards. One whose hash range this process has not seen yet waits in `unknown` for a listing.
+    A shard whose stream left the list (S10) is not read, and its position is stored as before.
     """
 
-    def __init__(self, shards: ShardLifecycle, snapshotter: Snapshotter, sink: Sink, clock: Clock) -> None:
+    def __init__(
+        self, shards: ShardLifecycle, snapshotter: Snapshotter, sink: Sink, clock: Clock, streams: StreamList
+    ) -> None:
         self._shards = shards
         self._snapshotter = snapshotter
         self._sink = sink
         self._clock = clock
+        self._streams = streams
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
         self._stopped: set[str] = set()
         self.permission: WritePermission | None = None
         """Of the worker that runs now."""
         self.has_unknown = asyncio.Event()
+        self.worker_positions = sink.worker_positions()
+        """Of a sink that keeps positions."""
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that were begun and that no listing has shown yet."""
-        return {key for key in self._begun if key not in self._shards.table}
+        """The shards that were begun and that no listing has shown yet. Not those of streams that left the list."""
+        begun = self._begun if self._streams.is_fixed else filter(self._is_read, self._begun)
+        return {key for key in begun if key not in self._shards.table}
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """All shards were listed: read those that wait for it."""
@@ -61,6 +70,30 @@ class LeasedShards:
         for key in self.unknown:
             self._add(key)
         self._shards.start_readers()
+
+    async def on_streams(self) -> None:
+        """The list of streams was looked at (S10): stop shards of those that left it, and look for the shards of those that came.
+
+        A shard that has ended stays until its children have leases.
+        """
+        stopped = [
+            entry
+            for entry in self._shards.table
+            if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
+        ]
+        for entry in stopped:
+            self._shards.readers.abandon(entry)
+            self._shards.update(entry)
+        if stopped:
+            async with self._shards.emitter.sink_lock:
+                pass
+        for entry in stopped:
+            if self.has(entry) and entry.key in self._begun and not self._is_read(entry.key):
+                self._begun[entry.key] = self._begun[entry.key]._replace(state=entry.snapshot_state)
+                self._shards.owned.remove(entry.key)
+        await self._shards.readers.wait_for_abandoned()
+        if self.unknown:
+            self.has_unknown.set()
 
     # --- ShardReaders ----------------------------------------------------------------------------------------------------------
 
@@ -97,14 +130,18 @@ class LeasedShards:
         """Forget every shard."""
         self.drop(tuple(self._begun))
 
-    async def checkpoint(self) -> Mapping[str, StoredPosition]:
-        """The position of each shard, after the sink has flushed everything before it (S6)."""
+    @asynccontextmanager
+    async def checkpoint(self) -> AsyncIterator[Mapping[str, StoredPosition]]:
+        """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
         async with self._shards.emitter.sink_lock:
             positions = {key: self._position(key) for key in self._begun}
             state = self._snapshotter.snapshot()
             await self._shards.bad_records.flush()
+            if self.worker_positions is not None:
+                yield positions
+                return
             await self._sink.flush(Checkpoint(state))
-        return positions
+        yield positions
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """With what each shard counts; one that has ended counts until the lease table has its children."""
@@ -119,7 +156,8 @@ class LeasedShards:
         """Bytes a second of each shard that was read for a minute."""
         now = self._clock.monotonic()
         seconds = {key: now - begun.seconds for key, begun in self._begun.items()}
-        return {
+        unread = {key: 0.0 for key in self._begun if not self._is_read(key)}
+        return unread | {
             entry.key: entry.payload_bytes / seconds[entry.key]
             for entry in self._shards.table
             if seconds.get(entry.key, 0.0) >= LOAD_SECONDS
@@ -146,7 +184,13 @@ class LeasedShards:
 
     # ---------------------------------------------------------------------------------------------------------------------------
 
+    def _is_read(self, key: str) -> bool:
+        """Whether the shard's stream is in the list, which only a list that changes can tell."""
+        return self._streams.is_fixed or key.rpartition("/")[0] in self._streams
+
     def _add(self, key: str) -> None:
+        if not self._is_read(key):
+            return
         shard = self._known.get(key) or self._shards.table.listed_shards().get(
             key
         )  # a child that its parent's end has named
@@ -160,14 +204,14 @@ class LeasedShards:
 
     def _position(self, key: str) -> StoredPosition:
         if key not in self._shards.table:
-            return StoredPosition(self._begun[key].state)
+            return StoredPosition(self._begun[key].state, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         children = {child.key: tuple(parent_keys(child)) for child in entry.children} if entry.state.ended else {}
         return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
 
     def _watermark(self, key: str) -> ShardWatermark:
         if key not in self._shards.table:
-            return ShardWatermark(self._begun[key].state.watermark)
+            return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)

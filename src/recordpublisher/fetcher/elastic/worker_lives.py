@@ -14,21 +14,24 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_store import GroupStore
+from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from .group_tracker import GroupTracker
 from .leased_shards import LeasedShards
+from .sink_position_store import SinkPositionStore
 
 log = logging.getLogger("recordpublisher.fetcher")
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group keeps its leases and positions, and its times."""
+    """Where a group keeps its leases and positions, and its times. `may_take_over`: from a fixed number of subtasks (E10)."""
 
     store: ConditionalStore
     settings: LeaseSettings
+    may_take_over: bool = False
 
     @property
     def documents(self) -> GroupStore:
@@ -40,13 +43,24 @@ class WorkerLives:
     """Owns the worker of this process, one life after the other."""
 
     def __init__(
-        self, group: ElasticGroup, shards: LeasedShards, listing: ShardListing, tracker: GroupTracker, clock: Clock
+        self,
+        group: ElasticGroup,
+        shards: LeasedShards,
+        listing: ShardListing,
+        tracker: GroupTracker,
+        clock: Clock,
+        *,
+        counts: LeaseCounts,
+        on_drain: Callable[[], None],
     ) -> None:
+        """`on_drain` is called when somebody has asked this process to leave."""
         self._group = group
         self._shards = shards
         self._listing = listing
         self._tracker = tracker
         self._clock = clock
+        self._counts = counts
+        self._on_drain = on_drain
         self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -65,6 +79,11 @@ class WorkerLives:
         """Store how far each shard was emitted. Raises: FencedError, StateError, errors of the sink."""
         if self._worker is not None:
             await self._worker.checkpoint()
+
+    async def announce(self) -> None:
+        """Say that this process will leave, and return when the others must have seen it; at once if there are none (E5)."""
+        if self._worker is not None and self._task is not None and await self._worker.announce():
+            await asyncio.wait([self._task], timeout=self._group.settings.announce_seconds)
 
     async def leave(self) -> None:
         """Store all positions and give all shards up: others need not wait for the leases to expire.
@@ -106,6 +125,7 @@ class WorkerLives:
             try:
                 await worker.run()
             except FencedError as error:
+                self._counts.replaced += 1
                 log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
             except BaseException:
                 self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it
@@ -116,10 +136,23 @@ class WorkerLives:
 
     def _join(self) -> Worker:
         name = secrets.token_hex(8)
-        worker = Worker(name, self._group.documents, self._shards, self._listing, self._group.settings, self._clock)
+        kept = self._shards.worker_positions
+        documents = self._group.documents
+        worker = Worker(
+            name,
+            documents,
+            self._shards,
+            self._listing,
+            self._group.settings,
+            self._clock,
+            positions=None if kept is None else SinkPositionStore(kept, name, documents),
+            counts=self._counts,
+            on_drain=self._on_drain,
+        )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._worker = worker
         self._shards.permission = worker.permission
+        self._tracker.name = name
         self._tracker.group_watermark = lambda: worker.group_watermark
         self._tracker.on_suspension = worker.permission.on_suspension
         return worker

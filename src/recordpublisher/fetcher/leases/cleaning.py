@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .documents.group_store import GroupStore
+from .documents.table_cache import TableCache
 from .planning.group_view import GroupView
 from .position_store import PositionStore
-from .table_cache import TableCache
 
 
 class Cleaning:
@@ -34,11 +34,10 @@ class Cleaning:
             if table is not None:
                 self._first_versions |= dict.fromkeys(left - self._first_versions.keys(), table.version)
             return
-        if (
-            any(self._cache.version == self._first_versions[worker] for worker in left)
-            and self._cache.table is not None
+        if (table := self._cache.table) is not None and (
+            left & table.drained or any(table.version == self._first_versions[worker] for worker in left)
         ):
-            await self._cache.replace(self._cache.table.after(self._worker))
+            await self._cache.replace(table.after(self._worker, cleaned=left))
         for worker in sorted(left):
             table = self._cache.table
             if table is not None and table.version > self._first_versions[worker] and worker not in table.owners:

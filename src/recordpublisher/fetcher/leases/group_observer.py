@@ -9,11 +9,11 @@ from recordpublisher.publishers.clock import Clock
 
 from ..conditional_store import ConflictError
 from .documents.group_store import GroupStore, Stored
+from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .lease_settings import LeaseSettings
 from .planning.group_view import GroupView
 from .silence_observer import SilenceObserver
-from .table_cache import TableCache
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -34,6 +34,11 @@ class GroupObserver:
         self._members: tuple[str, ...] = ()
         self._members_since = 0.0
         self._sealed_since: dict[str, float] = {}
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The workers that were there at the last look, and neither sealed nor leaving."""
+        return frozenset(self._members)
 
     @property
     def is_settled(self) -> bool:

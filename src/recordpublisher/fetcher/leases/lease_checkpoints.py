@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from .documents.position_part import Positions
 from .owned_leases import OwnedLeases
@@ -24,16 +25,15 @@ class LeaseCheckpoints:
         """Flush the sink, then store how far each shard was emitted (S6). Raises: FencedError, StateError."""
         async with self._checkpoint:
             scope = self._owned.checkpoint_scope()
-            current = await self._readers.checkpoint()
-            async with self._commit:
-                await self._store(self._owned.positions(scope, current))
+            async with self._readers.checkpoint() as current, self._commit:
+                await self._store(self._owned.positions(scope, current), self._owned.covered(scope, current))
 
     async def store_prepared(self) -> None:
         """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
         async with self._commit:
             await self._store(self._owned.positions_with_prepared())
 
-    async def _store(self, positions: Positions) -> None:
+    async def _store(self, positions: Positions, shards: Collection[str] = ()) -> None:
         self._owned.on_commit(positions)
-        await self._positions.commit(positions)
+        await self._positions.commit(positions, shards)
         self._owned.on_committed(positions)

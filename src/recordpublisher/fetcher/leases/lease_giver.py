@@ -43,6 +43,10 @@ class LeaseGiver:
             self._requested |= set(shards)
             self._has_work.set()
 
+    def announce(self) -> None:
+        """Take nothing more: everything will be given up."""
+        self.is_leaving = True
+
     def leave(self) -> None:
         """Give everything up; then `run` returns."""
         self.is_leaving = True

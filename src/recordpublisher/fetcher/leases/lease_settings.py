@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 HANDOVER_SECONDS = 0.2
 """Between two looks at the group while shards move (E5)."""
+ANNOUNCE_SECONDS = 5.0
+"""For how long a worker that is to leave reads on, at most, so that the others know of it (E5)."""
 HELD_SECONDS = 1.0
 """Between two heartbeats, and two looks, while a shard waits for the watermark of the group (E8)."""
 RETRY_SECONDS = 0.5
@@ -27,6 +29,11 @@ class LeaseSettings:
     def interval(self) -> float:
         """Between two heartbeats, and between two looks at the group."""
         return self.duration / 4
+
+    @property
+    def announce_seconds(self) -> float:
+        """From the announcement of a worker that it will leave until it gives its shards up: others look once in an interval."""
+        return min(self.interval, ANNOUNCE_SECONDS)
 
     @property
     def write_seconds(self) -> float:

@@ -10,13 +10,13 @@ from recordpublisher.publishers.errors import StateError
 from .documents.group_store import MAX_ATTEMPTS
 from .documents.lease_table import LeaseTable, ShardEnd
 from .documents.position_part import PositionKey, Positions, StoredPosition
+from .documents.table_cache import TableCache
 from .heartbeat import Heartbeat
 from .lease_checkpoints import LeaseCheckpoints
 from .owned_leases import OwnedLeases
 from .planning.group_view import GroupView
 from .planning.shard_loads import LoadLevels
 from .position_store import PositionStore
-from .table_cache import TableCache
 
 
 class LeaseTaker:
@@ -44,6 +44,12 @@ class LeaseTaker:
         self._clock = clock
         self._patience = patience
         self._free_since: dict[PositionKey, float] = {}
+
+    @property
+    def free_seconds(self) -> list[float]:
+        """For how long each shard has been seen free."""
+        now = self._clock.monotonic()
+        return [now - since for since in self._free_since.values()]
 
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
         """Take the free shards that are planned for this worker. Returns whether the lease table may have changed.

@@ -85,12 +85,15 @@ class OwnedLeases:
     def positions(self, scope: CheckpointScope, current: Mapping[str, StoredPosition]) -> Positions:
         """What a checkpoint stores: the current positions of the leases in its scope, what is stored of others, and what is prepared."""
         found = self.positions_with_prepared()
-        for shard, epoch in self._epochs.items():
-            if shard in current and scope.epochs.get(shard) == epoch:
-                found[PositionKey(shard, epoch)] = current[shard]
-                if shard in scope.stopped:
-                    self._stopped[shard] = current[shard]
+        for shard in self.covered(scope, current):
+            found[PositionKey(shard, self._epochs[shard])] = current[shard]
+            if shard in scope.stopped:
+                self._stopped[shard] = current[shard]
         return found
+
+    def covered(self, scope: CheckpointScope, current: Collection[str]) -> set[str]:
+        """The shards that the checkpoint is about: their leases are those of its beginning."""
+        return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
         """What may be stored already, and what is prepared: a commit that adds nothing of the shards that are read.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 
 from ..conditional_store import ConflictError
 from .documents.group_store import MAX_ATTEMPTS, GroupStore
-from .documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
+from .documents.position_part import PositionKey, PositionPart, Positions, StoredPosition, is_stored
 from .documents.worker_record import WorkerRecord
 
 
@@ -30,8 +30,12 @@ class PositionStore(ABC):
         """Prepare for the first commit."""
 
     @abstractmethod
-    async def commit(self, positions: Positions) -> None:
-        """Store all positions of this worker. When it returns they are found by whoever seals it. Raises: FencedError, StateError."""
+    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
+        """Store all positions of this worker. When it returns they are found by whoever seals it.
+
+        `shards`: those whose positions cover everything that the sink has of them. A sink that keeps positions commits it with them.
+        Raises: FencedError, StateError.
+        """
 
     @abstractmethod
     async def read(self, record: WorkerRecord) -> Positions:
@@ -66,7 +70,7 @@ class PartPositionStore(PositionStore):
         """The parts that exist for certain."""
         return sum(part.stored is not None for part in self._parts)
 
-    async def commit(self, positions: Positions) -> None:
+    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
         """Write each part that changed. New parts are created before the record names them (E3)."""
         self._place(positions)
         for part in self._parts:
@@ -78,29 +82,11 @@ class PartPositionStore(PositionStore):
 
     async def read(self, record: WorkerRecord) -> Positions:
         """Read every part that the record names."""
-        found: dict[PositionKey, StoredPosition] = {}
-        for number in range(record.parts):
-            part = await self._group.read_part(record.worker, number)
-            found |= {} if part is None else part.document.positions
-        return found
+        return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
         """Seal every part that the record names; a part that changes meanwhile is sealed as it is then."""
-        found: dict[PositionKey, StoredPosition] = {}
-        for number in range(record.parts):
-            found |= await self._seal_part(record.worker, number)
-        return found
-
-    async def _seal_part(self, worker: str, number: int) -> Positions:
-        for _ in range(MAX_ATTEMPTS):
-            part = await self._group.read_part(worker, number)
-            if part is None or part.document.is_sealed:
-                return {} if part is None else part.document.positions
-            sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
-            with contextlib.suppress(ConflictError):
-                await self._group.seal_part(sealed, number, part.version)
-                return sealed.positions
-        raise StoreUnavailableError(f"part {number} of {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+        return await seal_parts(self._group, record)
 
     def _place(self, positions: Positions) -> None:
         """Keep each position in its part, so that a part changes only with its own positions."""
@@ -118,6 +104,35 @@ class PartPositionStore(PositionStore):
         return self._parts[-1]
 
 
+async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
+    """The positions in every part that a record names, read consistently."""
+    found: dict[PositionKey, StoredPosition] = {}
+    for number in range(record.parts):
+        part = await group.read_part(record.worker, number)
+        found |= {} if part is None else part.document.positions
+    return found
+
+
+async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
+    """Seal every part that a record names, then read them."""
+    found: dict[PositionKey, StoredPosition] = {}
+    for number in range(record.parts):
+        found |= await _seal_part(group, record.worker, number)
+    return found
+
+
+async def _seal_part(group: GroupStore, worker: str, number: int) -> Positions:
+    for _ in range(MAX_ATTEMPTS):
+        part = await group.read_part(worker, number)
+        if part is None or part.document.is_sealed:
+            return {} if part is None else part.document.positions
+        sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
+        with contextlib.suppress(ConflictError):
+            await group.seal_part(sealed, number, part.version)
+            return sealed.positions
+    raise StoreUnavailableError(f"part {number} of {worker} was written {MAX_ATTEMPTS} times while it was sealed")
+
+
 class _OwnPart:
     """Owns the positions of one part: which ones it has, and which are stored for certain (None: it may not exist)."""
 
@@ -130,7 +145,7 @@ class _OwnPart:
         self._is_certain = False
 
     async def write(self, positions: Positions) -> None:
-        if self._is_certain and positions == self.stored:
+        if self._is_certain and self.stored is not None and is_stored(positions, self.stored):
             return
         self._is_certain = False
         self._writes += 1

@@ -26,7 +26,10 @@ class ListedChanges:
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds. `start` is where the group begins (LATEST is pinned: P3)."""
+    """Lists the shards of all streams, at most once in `interval` seconds. `start` is where the group begins (LATEST is pinned: P3).
+
+    Nothing is found out about the leases of streams that are not listed: they keep their owners and positions (E12).
+    """
 
     def __init__(
         self,
@@ -42,6 +45,10 @@ class ShardListing:
         self._clock = clock
         self._interval = interval
         self._listed_at: float | None = None
+
+    def list_soon(self) -> None:
+        """Other streams are listed now."""
+        self._listed_at = None
 
     async def first_table(self, writer: str) -> LeaseTable:
         """The first table of a group."""
@@ -59,12 +66,14 @@ class ShardListing:
 
     async def _changes(self, table: LeaseTable) -> ListedChanges:
         listed = {shard.key: shard for shard in await self._list_shards()}
-        waited_for = {parent for lease in table.leases.values() for parent in lease.parents}
+        streams = {shard.stream for shard in listed.values()}
+        leases = {key: lease for key, lease in table.leases.items() if key.rpartition("/")[0] in streams}
+        waited_for = {parent for lease in leases.values() for parent in lease.parents}
         parents = {parent for shard in listed.values() for parent in parent_keys(shard)}
-        unlisted = (table.leases.keys() | waited_for | parents) - listed.keys()
+        unlisted = (leases.keys() | waited_for | parents) - listed.keys()
         await self._missing.check(unlisted, {key.rpartition("/")[0] for key in unlisted | listed.keys()})
         expired = {key for key in unlisted if self._missing.is_expired(key)}
-        if not table.leases.keys() <= listed.keys() | expired:
+        if not leases.keys() <= listed.keys() | expired:
             return ListedChanges()  # an old listing: it may show a shard whose children, which were read, it lacks
         return ListedChanges(_unknown_leases(table, listed, expired), (expired & waited_for) - table.leases.keys())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from ..shards.shard_state import ShardState
@@ -25,8 +26,11 @@ class ShardReaders(Protocol):
         """Forget these shards: another worker has them. What is not committed is dropped (E1)."""
         ...
 
-    async def checkpoint(self) -> Mapping[str, StoredPosition]:
-        """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6)."""
+    def checkpoint(self) -> AbstractAsyncContextManager[Mapping[str, StoredPosition]]:
+        """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
+
+        With a sink that keeps positions nothing is flushed, and nothing is written while the block runs: the block commits.
+        """
         ...
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:

@@ -13,10 +13,12 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from .cleaning import Cleaning
 from .documents.group_store import GroupStore
+from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
 from .heartbeat import Heartbeat
 from .lease_checkpoints import LeaseCheckpoints
+from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
@@ -27,7 +29,6 @@ from .planning.shard_loads import LoadLevels
 from .position_store import PartPositionStore, PositionStore
 from .shard_listing import ShardListing
 from .shard_readers import ShardReaders
-from .table_cache import TableCache
 from .write_permission import WritePermission
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -47,8 +48,13 @@ class Worker:
         *,
         positions: PositionStore | None = None,
         jitter: random.Random | None = None,
+        counts: LeaseCounts | None = None,
+        on_drain: Callable[[], None] | None = None,
     ) -> None:
+        """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves."""
         self.name = name
+        self._counts = counts or LeaseCounts()
+        self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
         self._readers = readers
         self._listing = listing
@@ -56,6 +62,7 @@ class Worker:
         self._clock = clock
         self._random = jitter or random.Random()  # noqa: S311 - jitter
         self._owned = OwnedLeases(name)
+        self._checkpoint_ms: int | None = None
         self._loads = LoadLevels()
         self._cache = TableCache(group, clock)
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
@@ -98,6 +105,20 @@ class Worker:
         with contextlib.suppress(FencedError):  # others were faster, or an earlier attempt took effect
             await self._retry(self._heartbeat.seal)
 
+    async def announce(self) -> bool:
+        """Say that this worker will leave: from now on no plan counts it, and the others look often. It reads on until `leave`.
+
+        Returns whether there are others that can take its shards.
+        """
+        if not self._owned.shards or not self._observer.members - {self.name}:
+            return False
+        self._giver.announce()
+        try:
+            await self._heartbeat.write()
+        except (FencedError, StoreUnavailableError):
+            return False
+        return True
+
     def leave(self) -> None:
         """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
         self._giver.leave()
@@ -114,6 +135,7 @@ class Worker:
     async def checkpoint(self) -> None:
         """Store how far each shard was emitted. Raises: FencedError, StoreUnavailableError, StateError."""
         await self._checkpoints.take_checkpoint()
+        self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
             self._look_now.set()  # children of an ended shard wait for this (S2)
 
@@ -156,11 +178,15 @@ class Worker:
             return await self._create_if_missing()
         self._apply_table()
         self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
-        view = await self._observer.seal_silent(view)
+        sealed = await self._observer.seal_silent(view)
+        self._counts.sealed += len(view.unsealed) - len(sealed.unsealed)
+        view = sealed
         if self._giver.is_leaving or self.name not in view.members:
             return False
         plan = view.plan()
-        if await self._taker.take(view, plan):
+        may_have_taken = await self._taker.take(view, plan)
+        self._counts.observe_unowned(self._taker.free_seconds)
+        if may_have_taken:
             self._apply_table()
             return True
         if await self._end_shards() or await self._add_listed_shards(view):
@@ -182,12 +208,17 @@ class Worker:
             return
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
+        self._counts.taken += len(changes.begun)
+        self._counts.given += sum(shard in table.leases and not table.leases[shard].ended for shard in changes.lost)
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
                 self._readers.begin(shard, stored.state)
+            if self.name in table.drained:
+                log.info("worker %s was asked to leave its group", self.name)
+                self._on_drain()
 
     async def _end_shards(self) -> bool:
         """Write the ends of shards, together with their children, into the table (E7)."""
@@ -237,6 +268,7 @@ class Worker:
             is_idle=lowest.is_idle,
             group_watermark=self.group_watermark,
             loads=self._loads.state(self._owned.shards, self._readers.loads()),
+            checkpoint_ms=self._checkpoint_ms,
         )
 
 

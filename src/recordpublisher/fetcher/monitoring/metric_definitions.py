@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 
-from ..metric_types import MetricType
+from ..metric_types import Metric, MetricType, V
+from .lease_metrics import LEASE_METRICS
 from .metric_views import ShardView, SubtaskView
-
-V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[V]):
-    """One metric of a subtask or a shard (`V`)."""
-
-    name: str
-    type: MetricType
-    unit: str
-    description: str
-    read: Callable[[V], Any]
 
 
 def _counted(name: str, unit: str, description: str) -> Metric[ShardView]:
@@ -61,6 +47,13 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         "subtask",
         "the subtask with the lowest watermark, for which the others wait, if the tracker knows it",
         lambda view: view.tracker.lowest_subtask(),
+    ),
+    Metric(
+        "worker",
+        TEXT,
+        "",
+        "the name of this process in its group (`flink.shard.assignment=ELASTIC`); null: without a group",
+        lambda view: view.tracker.worker,
     ),
     Metric(
         "trackerResponseAgeMs",
@@ -151,6 +144,7 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         "active, including those for shards of other subtasks",
         lambda view: len(view.alarm_monitor.active_alarms),
     ),
+    *LEASE_METRICS,
 )
 
 SHARD_METRICS: tuple[Metric[ShardView], ...] = (

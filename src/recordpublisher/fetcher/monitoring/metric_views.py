@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
+from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
 from ..pipeline.shard_queues import ShardQueues
 from ..pipeline.suspension import SuspensionDetector
@@ -79,6 +80,7 @@ class SubtaskView:
     retention: RetentionPeriods
     suspension: SuspensionDetector
     checkpoints: CheckpointTimes
+    leases: LeaseCounts = field(default_factory=LeaseCounts)
 
     @property
     def entries(self) -> list[ShardEntry]:

@@ -38,8 +38,19 @@ class RetentionPeriods:
         await asyncio.sleep(self._subtask * SPREAD_SECONDS)
         while True:
             for stream in self._streams:
-                try:
-                    self._known[stream] = await self._retention_ms(stream)
-                except Exception:
-                    log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))
+                await self._request(stream)
             await asyncio.sleep(HOUR_SECONDS)
+
+    async def request_missing(self) -> None:
+        """Request that of streams which came later."""
+        for stream in self._streams:
+            if stream not in self._known:
+                await self._request(stream)
+
+    async def _request(self, stream: str) -> None:
+        if self._retention_ms is None:
+            return
+        try:
+            self._known[stream] = await self._retention_ms(stream)
+        except Exception:
+            log.exception("the retention of %s cannot be read, the job continues", stream, extra=about(stream))

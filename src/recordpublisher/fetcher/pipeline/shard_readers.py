@@ -77,6 +77,10 @@ class ShardReaders:
         self._drop_unread(entry)
         entry.reading_finished = True
 
+    async def wait_for_abandoned(self) -> None:
+        """Wait until the readers of abandoned shards have ended."""
+        await asyncio.gather(*self._abandoned, return_exceptions=True)
+
     async def stop(self) -> None:
         """Cancel every reader, and drop what was read but not emitted."""
         for task in self._tasks.values():

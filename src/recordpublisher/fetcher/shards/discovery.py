@@ -11,6 +11,8 @@ from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisher
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
+from .stream_list import StreamList
+
 ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 """Called with a stream and its complete listing."""
 
@@ -26,25 +28,51 @@ class ShardLister(Protocol):
 
 
 class ShardDiscovery:
-    """Lists shards. Owns which streams are known to be deleted."""
+    """Lists shards. Owns which streams are read, and which of them are known to be deleted.
+
+    `streams`: a list that may change (S10), or names that stay the same.
+    """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
         self._lister = lister
-        self._streams = tuple(streams)
+        self.streams = streams if isinstance(streams, StreamList) else StreamList(streams)
         self._interval = interval_ms / 1000
         self.deleted: set[str] = set()
+        self.opened = set(self.streams)
+        """Streams that are read. Others of the list do not exist yet, could not be listed, or came a moment ago."""
+        self.not_found: set[str] = set()
+        """Streams of a list that may change which the last listing of all did not find, and which were warned of."""
 
     async def list_all(self) -> list[Shard]:
-        """Every shard of every stream. Raises: StreamNotFoundError, and any other error of the first listing."""
+        """Every shard of every stream. Raises: StreamNotFoundError, and any other error of the first listing.
+
+        Of a list that may change, the streams that do not exist are left out, with one warning; not if none exists.
+        """
         found: list[Shard] = []
-        for stream in self._streams:
-            found += await self._lister.list_shards(stream)
+        missing: list[StreamNotFoundError] = []
+        for stream in self.streams:
+            try:
+                found += await self._lister.list_shards(stream)
+                self.opened.add(stream)
+                self.not_found.discard(stream)
+            except StreamNotFoundError as error:
+                missing.append(error)
+                if self.streams.is_fixed or len(missing) == len(self.streams):
+                    raise
+                if stream not in self.not_found:
+                    log.warning("%s; it is looked for again", error, extra=about(stream))
+                self.opened.discard(stream)
+                self.not_found.add(stream)
         return found
+
+    async def list_stream(self, stream: str) -> list[Shard]:
+        """Every shard of one stream. Raises: StreamNotFoundError, KinesisError."""
+        return await self._lister.list_shards(stream)
 
     @property
     def all_deleted(self) -> bool:
-        """Whether no stream is left."""
-        return bool(self._streams) and len(self.deleted) == len(self._streams)
+        """Whether no stream is left, nor can come."""
+        return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler) -> None:
         """List periodically. A failed listing never ends the job (S3); this returns when the last stream was deleted."""
@@ -52,8 +80,8 @@ class ShardDiscovery:
             if self._interval < 0:
                 return
             await asyncio.sleep(self._interval)
-            for stream in self._streams:
-                if stream not in self.deleted:
+            for stream in tuple(self.streams):
+                if stream in self.opened and stream not in self.deleted:
                     await self._list(stream, on_listing)
 
     async def _list(self, stream: str, on_listing: ListingHandler) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
@@ -34,8 +34,10 @@ class OwnedShards:
         self._table = table
         self._discovery = discovery
         self._missing = missing
-        self._unlisted_states: Mapping[str, ShardState] = {}
+        self._unlisted_states: dict[str, ShardState] = {}
         """The restored state of shards that the first listing lacked."""
+        self.kept_states: dict[str, ShardState] = {}
+        """Of own shards whose stream is not read any more: part of all snapshots (S10)."""
         self._is_ours = is_ours
         self._clock = clock
         self._on_added = on_added
@@ -44,9 +46,13 @@ class OwnedShards:
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
     ) -> None:
-        """Add the shards of the first listing, each with its state. `unlisted`: restored states of shards that it lacks."""
-        self._unlisted_states = unlisted
-        self._table.mark_finished(key for key, state in unlisted.items() if state.ended)
+        """Add the shards of a first listing, each with its state. `unlisted`: restored states of shards that it lacks.
+
+        Those of streams that are not read are used when these come into the list.
+        """
+        self._unlisted_states |= unlisted
+        opened = self._discovery.opened
+        self._table.mark_finished(key for key, state in unlisted.items() if state.ended and _stream_of(key) in opened)
         shards = self._table.add_listed(listed)
         self._table.mark_finished(shard.key for shard in shards if states[shard.key].ended and not self._is_ours(shard))
         for stream in {shard.stream for shard in shards}:
@@ -59,6 +65,33 @@ class OwnedShards:
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
             self._add_if_ours(shard, self._unlisted_states.get(shard.key, fresh))
+
+    def known_states(self, stream: str) -> dict[str, ShardState]:
+        """What is known of a stream that is not read."""
+        known = {**self._unlisted_states, **self.kept_states}
+        return {key: state for key, state in known.items() if _stream_of(key) == stream}
+
+    def add_stream(
+        self, listed: Sequence[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
+    ) -> None:
+        """Add the shards of a stream that was not read, as `add_initial`."""
+        gone = {shard.key for shard in listed} | {key for key in unlisted if self._missing.is_expired(key)}
+        self.kept_states = {key: state for key, state in self.kept_states.items() if key not in gone}
+        self.add_initial(listed, states, unlisted)
+
+    def remove_stream(self, stream: str) -> None:
+        """Remove every shard of a stream that is not read any more, and keep the states of the own ones, unless it was deleted."""
+        states = self._table.remove_stream(stream)
+        for key in states:
+            self._on_removed(key)
+        if stream not in self._discovery.deleted:
+            self.kept_states |= states
+            return
+        self._discovery.deleted.discard(stream)
+        self._table.forget_finished(stream)
+        for key in self.known_states(stream):
+            self._unlisted_states.pop(key, None)
+            self.kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
         """Take a complete listing of a stream: add new shards, remove expired ones (S5)."""
@@ -90,3 +123,7 @@ class OwnedShards:
             entry = self._table.add(shard, state)
             entry.owned_since_ms = self._clock.now_ms()
             self._on_added(entry)
+
+
+def _stream_of(key: str) -> str:
+    return key.rpartition("/")[0]

@@ -142,6 +142,19 @@ class ShardTable:
         self._listed.pop(key, None)
         self._unlisted.discard(key)
 
+    def remove_stream(self, stream: str) -> dict[str, ShardState]:
+        """Forget every shard of a stream that is not read any more. Returns the states of the own ones."""
+        states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
+        for key in states:
+            del self._entries[key]
+        self._listed = {key: shard for key, shard in self._listed.items() if shard.stream != stream}
+        self._last_listing.pop(stream, None)
+        return states
+
+    def forget_finished(self, stream: str) -> None:
+        """The stream was deleted: shards of a later one of its name are others."""
+        self._finished_before = {key for key in self._finished_before if key.rpartition("/")[0] != stream}
+
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)
         return own is None or (own.stage is ShardStage.ENDED and key not in awaited and self._is_expired(key))

@@ -1,9 +1,10 @@
 """The server for HTTP/1.1: aiohttp."""
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from .api_requests import MAX_BODY_BYTES, ApiRequests, Request
+from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate
+from .request_checks import Request
 
 
 class AiohttpServer:
@@ -13,6 +14,7 @@ class AiohttpServer:
         self._requests = requests
         self._certificate = certificate
         app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.on_response_prepare.append(_without_made_up_type)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(
             app,
@@ -44,7 +46,7 @@ class AiohttpServer:
             streams.append(_HttpResponseStream(http, headers))
             return streams[0]
 
-        request = Request(http.method, http.headers, await http.read())
+        request = Request(http.method, http.headers, await http.read(), http.rel_url.raw_query_string)
         try:
             response = await self._requests.answer(request, open_stream)
         except ConnectionAbortedError:
@@ -73,6 +75,12 @@ class _HttpResponseStream:
     def abort(self) -> None:
         if self._request.transport is not None:
             self._request.transport.abort()
+
+
+async def _without_made_up_type(_: web.Request, response: web.StreamResponse) -> None:
+    """Remove the content type that aiohttp gives to a response without one."""
+    if response.headers.get(hdrs.CONTENT_TYPE) == "application/octet-stream":
+        del response.headers[hdrs.CONTENT_TYPE]
 
 
 def _drop(request: web.Request) -> web.Response:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.utils import formatdate
+from os import urandom
 from uuid import uuid4
 
 import msgspec
@@ -14,31 +15,13 @@ from ..dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from ..event_writer import ResponseStream, write_events
 from ..operations.table import OPERATIONS
 from ..streams.account import Account
-from .sigv4 import check_signature
+from .request_checks import RefusedRequestError, Request, Response, checked_operation
 from .wire_formats import JSON, WireFormat, format_of
 
-TARGET_PREFIX = "Kinesis_20131202."
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A received request; the names of `headers` are compared without case."""
-
-    method: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A whole response."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
+KNOWN = frozenset((*OPERATIONS, "SubscribeToShard"))
 
 OpenStream = Callable[[dict[str, str]], ResponseStream]
 
@@ -60,7 +43,7 @@ class ApiRequests:
         wire = JSON
         try:
             wire = format_of(request.headers.get("Content-Type", ""))
-            operation = self._operation(request)
+            operation = checked_operation(request, KNOWN, self._secrets)
             body = wire.to_json(request.body)
             if operation == "SubscribeToShard":
                 subscription = await self._dispatcher.subscribe(body)
@@ -71,23 +54,15 @@ class ApiRequests:
         except ApiError as error:
             content = msgspec.json.encode({"__type": error.code, "message": error.message})
             return Response(error.status, {**headers, "Content-Type": wire.content_type}, wire.from_json(content))
+        except RefusedRequestError as refused:
+            return Response(refused.status, {**headers, **refused.headers}, refused.body)
         except HtmlPageError:
             return Response(503, {**headers, "Content-Type": "text/html"}, HTML_PAGE)
         return Response(200, {**headers, "Content-Type": wire.content_type}, wire.from_json(response))
 
-    def _operation(self, request: Request) -> str:
-        """Return the name of the requested operation; raises ApiError for an unknown or unsigned one."""
-        prefix, _, operation = request.headers.get("X-Amz-Target", "").rpartition(".")
-        known = operation in OPERATIONS or operation == "SubscribeToShard"
-        if request.method != "POST" or prefix + "." != TARGET_PREFIX or not known:
-            raise ApiError("UnknownOperationException", f"No such operation here: {operation or request.method}")
-        if self._secrets is not None:
-            check_signature(request.headers, request.body, self._secrets)
-        return operation
-
     def _headers(self) -> dict[str, str]:
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
-        return {"x-amzn-RequestId": str(uuid4()), "Date": date}
+        return {"x-amzn-RequestId": str(uuid4()), "x-amz-id-2": b64encode(urandom(72)).decode(), "Date": date}
 
 
 class _InFormat:

@@ -21,9 +21,14 @@ MISSING = (
 )
 
 
+def is_installed() -> bool:
+    """Whether the extra is there."""
+    return find_spec("cbor2") is not None
+
+
 def require_cbor() -> None:
     """Raises: ApiError when the extra is not installed."""
-    if find_spec("cbor2") is None:
+    if not is_installed():
         raise ApiError("SerializationException", MISSING)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -12,8 +13,10 @@ from multidict import CIMultiDict
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .api_requests import MAX_BODY_BYTES, ApiRequests, Request, Response
+from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate
+from .goaway import ignore_goaway_without_error
+from .request_checks import Request, Response
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -44,6 +47,7 @@ class Http2Server:
         from hypercorn.asyncio import serve
         from hypercorn.config import Config
 
+        ignore_goaway_without_error()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
         bound: int = listening.getsockname()[1]
@@ -51,6 +55,7 @@ class Http2Server:
         config.bind = [f"fd://{listening.detach()}"]
         config.h2_max_concurrent_streams = MAX_STREAMS
         config.keep_alive_timeout = FOREVER_SECONDS
+        config.keep_alive_max_requests = sys.maxsize
         config.graceful_timeout = CLOSE_SECONDS
         config.include_server_header = config.include_date_header = False
         config.accesslog = config.errorlog = None
@@ -75,7 +80,9 @@ class Http2Server:
             await _respond(Response(413, {hdrs.CONTENT_LENGTH: "0"}, b""), send)
             return
         gone = asyncio.ensure_future(receive())
-        answering = asyncio.ensure_future(self._answer(Request(scope["method"], headers, body), send))
+        answering = asyncio.ensure_future(
+            self._answer(Request(scope["method"], headers, body, scope["query_string"].decode("latin-1")), send)
+        )
         try:
             await asyncio.wait([gone, answering], return_when=asyncio.FIRST_COMPLETED)
             if answering.done():

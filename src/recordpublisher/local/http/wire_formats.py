@@ -24,6 +24,11 @@ JSON = WireFormat("application/x-amz-json-1.1", _same, _same, _same)
 CBOR = WireFormat(cbor.CONTENT_TYPE, cbor.to_json, cbor.from_json, cbor.frame_from_json)
 
 
+def has_cbor() -> bool:
+    """Whether the extra that CBOR needs is installed."""
+    return cbor.is_installed()
+
+
 def format_of(content_type: str) -> WireFormat:
     """Return the format that a request is in; the response is in the same. Raises: ApiError for CBOR without its extra."""
     if content_type.partition(";")[0].strip().lower() != cbor.CONTENT_TYPE:

@@ -5,7 +5,7 @@ import msgspec
 from ..api_errors import invalid_argument
 from ..requests import consumers as requests
 from ..streams.account import Account
-from ..streams.consumers import Consumer
+from ..streams.consumers import Consumer, consumer_not_found
 from ..streams.stream import Stream
 
 
@@ -54,6 +54,8 @@ def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[
     arn = request.consumer_arn
     if arn is None and (request.stream_arn is None or request.consumer_name is None):
         raise invalid_argument("Either ConsumerARN or both StreamARN and ConsumerName must be given.")
+    if arn is not None and "/consumer/" not in arn:
+        raise consumer_not_found(arn)
     stream = account.find_usable(arn=arn or request.stream_arn)
     return stream, stream.consumers.find(name=request.consumer_name, arn=arn)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ..api_errors import ApiError, check_dry_run, invalid_argument, invalid_input, throughput_exceeded
 from ..requests import records as requests
+from ..requests.violations import violation
 from ..streams.account import Account
 from ..streams.shard import Shard, explicit_hash, hash_of
 from ..streams.stream import Stream
@@ -43,7 +44,10 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
     """Store up to 500 records; those refused by a quota or a fault get an error entry each."""
     data_sizes = [_data_size(entry) for entry in request.records]
     stream = account.find_usable(request.stream_name, request.stream_arn)
-    sizes = [_size(entry, size, stream) for entry, size in zip(request.records, data_sizes, strict=True)]
+    sizes = [
+        _size(entry, size, stream, place)
+        for place, (entry, size) in enumerate(zip(request.records, data_sizes, strict=True), 1)
+    ]
     if sum(sizes) > MAX_REQUEST_BYTES:
         raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
     targets = [_target(stream, entry) for entry in request.records]
@@ -76,14 +80,20 @@ def _data_size(entry: requests.Entry) -> int:
     return len(data)
 
 
-def _size(entry: requests.Entry, data_size: int, stream: Stream) -> int:
-    """Return the record's size; raises for a missing key and a record that is too big."""
+def _size(entry: requests.Entry, data_size: int, stream: Stream, place: int | None = None) -> int:
+    """Return the record's size; raises for a missing key and a record that is too big. `place` is that in PutRecords, from 1."""
     if entry.partition_key is None and stream.distribution != "AUTO":
-        raise invalid_input(f"PartitionKey is required: the record distribution of {stream.name} is by key.")
+        raise invalid_input(violation("null", _member("partitionKey", place), "Member must not be null"))
     size = data_size + _key_facts(entry.partition_key)[2]
     if size > stream.max_record_bytes:
-        raise invalid_input(f"Record of {size} bytes is larger than {stream.max_record_bytes} bytes.")
+        shown = f"'java.nio.HeapByteBuffer[pos=0 lim={data_size} cap={data_size}]'"
+        limit = f"Member must have length less than or equal to {stream.max_record_bytes}"
+        raise invalid_input(violation(shown, _member("data", place), limit))
     return size
+
+
+def _member(name: str, place: int | None) -> str:
+    return name if place is None else f"records.{place}.member.{name}"
 
 
 def _check_minimum(stream: Stream, number: str | None) -> None:

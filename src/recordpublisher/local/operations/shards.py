@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 
-from ..api_errors import ApiError, invalid_argument, invalid_input
+from ..api_errors import ApiError, invalid_argument, not_found
 from ..requests import streams as requests
 from ..requests.fields import StreamRequest
 from ..streams.account import Account
@@ -94,14 +94,14 @@ def _continued(account: Account, token: str) -> ShardPage:
 def split_shard(account: Account, request: requests.SplitShard) -> None:
     """Split a shard in two."""
     stream = _find_active(account, request)
-    split(stream, stream.shard(request.shard_to_split), int(request.new_starting_hash_key))
+    split(stream, _named(stream, request.shard_to_split), int(request.new_starting_hash_key))
     stream.set_busy("UPDATING", account.delays.reshard)
 
 
 def merge_shards(account: Account, request: requests.MergeShards) -> None:
     """Merge two neighbours."""
     stream = _find_active(account, request)
-    merge(stream, stream.shard(request.shard_to_merge), stream.shard(request.adjacent_shard_to_merge))
+    merge(stream, _named(stream, request.shard_to_merge), _named(stream, request.adjacent_shard_to_merge))
     stream.set_busy("UPDATING", account.delays.reshard)
 
 
@@ -115,9 +115,19 @@ def update_shard_count(account: Account, request: requests.UpdateShardCount) -> 
     return {"StreamName": stream.name, "StreamARN": stream.arn, **counts}
 
 
+def _named(stream: Stream, shard_id: str) -> Shard:
+    """Return the shard; the service says of a missing one something else here than where it is read."""
+    try:
+        return stream.shard(shard_id)
+    except ApiError as error:
+        text = f"Could not find shard {shard_id} in stream {stream.name} under account {stream.account_id}."
+        raise not_found(text) from error
+
+
 def _find_active(account: Account, request: StreamRequest) -> Stream:
     stream = account.find(request.stream_name, request.stream_arn)
     stream.require_active()
     if stream.mode == "ON_DEMAND":
-        raise invalid_input(f"Stream {stream.name} under account {stream.account_id} is in On-Demand mode.")
+        mode = f"Stream {stream.name} under account {stream.account_id} is in On-Demand mode."
+        raise ApiError("ValidationException", f"Request is invalid. {mode}")
     return stream

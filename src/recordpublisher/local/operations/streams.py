@@ -4,7 +4,7 @@ from itertools import islice
 
 import msgspec
 
-from ..api_errors import in_use, invalid_argument
+from ..api_errors import ApiError, in_use, invalid_argument
 from ..requests import streams as requests
 from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
@@ -83,12 +83,20 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
 
 def increase_retention(account: Account, request: requests.IncreaseStreamRetentionPeriod) -> None:
     """Keep records longer, from now on."""
-    _change_retention(account, request, lowest=None)
+    stream, hours = _for_retention(account, request)
+    if hours < stream.retention_hours:
+        raise _wrong_way(stream, hours, "shorter", "DecreaseRetentionPeriod")
+    stream.require_active()
+    stream.retention_hours = hours
 
 
 def decrease_retention(account: Account, request: requests.DecreaseStreamRetentionPeriod) -> None:
     """Keep records for a shorter time: older ones are gone at once."""
-    _change_retention(account, request, lowest=DEFAULT_RETENTION_HOURS)
+    stream, hours = _for_retention(account, request)
+    if hours > stream.retention_hours:
+        raise _wrong_way(stream, hours, "longer", "IncreaseRetentionPeriod")
+    stream.require_active()
+    stream.retention_hours = hours
 
 
 def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> None:
@@ -104,17 +112,22 @@ def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
         raise invalid_argument(f"Stream {stream} is {mode}; the record distribution needs ON_DEMAND.")
 
 
-def _change_retention(account: Account, request: requests.ChangeRetention, lowest: int | None) -> None:
-    stream = account.find(request.stream_name, request.stream_arn)
-    now, wanted = stream.retention_hours, request.retention_period_hours
-    allowed = now <= wanted <= MAX_RETENTION_HOURS if lowest is None else lowest <= wanted <= now
-    if not allowed:
-        raise invalid_argument(
-            f"RetentionPeriodHours {wanted} does not fit: the stream has {now}, "
-            f"valid are {DEFAULT_RETENTION_HOURS} to {MAX_RETENTION_HOURS}."
-        )
-    stream.require_active()
-    stream.retention_hours = wanted
+def _for_retention(account: Account, request: requests.ChangeRetention) -> tuple[Stream, int]:
+    """Return the stream and the wanted hours, which are within the service's limits."""
+    stream, hours = account.find(request.stream_name, request.stream_arn), request.retention_period_hours
+    wanted = f"Requested retention period ({hours} hours) is too"
+    if hours < DEFAULT_RETENTION_HOURS:
+        raise invalid_argument(f"Minimum allowed retention period is {DEFAULT_RETENTION_HOURS} hours. {wanted} short.")
+    if hours > MAX_RETENTION_HOURS:
+        raise invalid_argument(f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours. {wanted} long.")
+    return stream, hours
+
+
+def _wrong_way(stream: Stream, hours: int, than: str, other: str) -> ApiError:
+    return invalid_argument(
+        f"Requested retention period ({hours} hours) for stream {stream.name} can not be {than} than existing "
+        f"retention period ({stream.retention_hours} hours). Use {other} API."
+    )
 
 
 def _summary(stream: Stream) -> dict[str, object]:

@@ -9,6 +9,7 @@ import msgspec
 
 from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request
+from ..requests.violations import violations
 from ..streams.account import Account
 from . import (
     account_settings,
@@ -49,7 +50,10 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
         except msgspec.ValidationError as error:
             if WRONG_TYPE.match(str(error)):
                 raise ApiError("SerializationException", str(error)) from error
-            raise invalid_input(str(error)) from error
+            message = violations(kind, body)
+            raise (
+                invalid_input(str(error)) if message is None else ApiError("ValidationException", message)
+            ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ApiError("SerializationException", f"The body is not JSON: {error}") from error
 

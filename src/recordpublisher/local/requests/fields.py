@@ -1,14 +1,17 @@
-"""What the inputs of the operations are made of, as the service's API model declares it."""
+"""What the inputs of the operations are made of, as the service's API model declares it.
+
+A pattern stands between `^(?:` and `)\\Z`: errors show it without.
+"""
 
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_.-]+$")]
-Arn = Annotated[str, Meta(max_length=2048, pattern=r"^arn:aws.*:kinesis:.*:\d{12}:stream/\S+$")]
-Number = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,128})$")]
-HashKey = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,38})$")]
+Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?:[a-zA-Z0-9_.-]+)\Z")]
+Arn = Annotated[str, Meta(max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:stream/\S+)\Z")]
+Number = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,128}))\Z")]
+HashKey = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,38}))\Z")]
 PartitionKey = Annotated[str, Meta(min_length=1, max_length=256)]
 TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=200)]

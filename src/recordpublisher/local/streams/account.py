@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from secrets import randbits
 from typing import TypeVar
@@ -35,7 +36,7 @@ class Delays:
 
 
 class Account:
-    """Owns the streams by name and the registries that span them."""
+    """Owns the streams by name and the registries that span them. `on_change` is called when more than records has changed."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Account:
         self.throttle = Throttle(quotas, clock) if quotas else None
         self.subscriptions = Subscriptions(clock)
         self.committed_ms: int | None = None
+        self.on_change: Callable[[], None] = lambda: None
         self._streams: dict[str, Stream] = {}
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
@@ -82,7 +84,7 @@ class Account:
             raise invalid_argument(f"StreamName {name} and StreamARN {arn} name different streams.")
         stream = self.streams().get(name or by_arn or "")
         if stream is None or (arn is not None and not arn.startswith(stream.arn)):
-            raise not_found(f"Stream {name or arn} under account {ACCOUNT_ID} not found.")
+            raise not_found(f"Stream {name or by_arn or arn} under account {ACCOUNT_ID} not found.")
         return stream
 
     def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
@@ -100,18 +102,18 @@ class Tokens:
     """Makes and opens tokens. A token of another endpoint, or an invented one, does not open."""
 
     def __init__(self) -> None:
-        self._seed = randbits(32)
+        self.seed = randbits(32)
 
     def seal(self, content: msgspec.Struct) -> str:
         """Return the content as one opaque string."""
         body = msgspec.msgpack.encode(content)
-        return urlsafe_b64encode(zlib.crc32(body, self._seed).to_bytes(4, "big") + body).decode()
+        return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
         """Return the content, or None when the token is not ours or of another kind."""
         try:
             raw = urlsafe_b64decode(token)
-            if zlib.crc32(raw[4:], self._seed).to_bytes(4, "big") != raw[:4]:
+            if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:
                 return None
             return msgspec.msgpack.decode(raw[4:], type=kind)
         except (ValueError, msgspec.DecodeError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..api_errors import in_use, limit_exceeded, not_found
+from ..api_errors import ApiError, in_use, limit_exceeded, not_found
 from ..clock import Clock
 from .tags import TagSet
 
@@ -73,6 +73,10 @@ class ConsumerTable:
         self._consumers[name] = consumer
         return consumer
 
+    def restore(self, consumer: Consumer) -> None:
+        """Add a consumer that was stored."""
+        self._consumers[consumer.name] = consumer
+
     def add_deleting(self, name: str, ms: int) -> None:
         """Unless the name is taken, add a consumer with it that is DELETING for so long."""
         self.all()
@@ -97,4 +101,11 @@ class ConsumerTable:
         for consumer in self.all():
             if arn in (None, consumer.arn) and name in (None, consumer.name):
                 return consumer
-        raise not_found(f"Consumer {arn or name} of stream {self._stream_arn} not found.")
+        if arn is not None:
+            raise consumer_not_found(arn)
+        raise not_found(f"Consumer {name} of stream {self._stream_arn} not found.")
+
+
+def consumer_not_found(arn: str) -> ApiError:
+    """The error for an ARN that no consumer has."""
+    return not_found(f"Consumer {arn}, account {arn.split(':')[4]} not found.")

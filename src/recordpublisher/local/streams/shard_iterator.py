@@ -1,11 +1,17 @@
 """ShardIterator: a position that is valid for five minutes, and the start of each iterator type."""
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from ..api_errors import ApiError, invalid_argument
 from .shard import Shard
 
 LIFETIME_MS = 300_000
+NUMBER_AND_TYPE = (
+    "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or "
+    "(2) TRIM_HORIZON or LATEST and no StartingSequenceNumber."
+)
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
@@ -23,9 +29,14 @@ class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
         if now_ms - self.issued_ms >= LIFETIME_MS or self.generation != current_generation:
             raise ApiError(
                 "ExpiredIteratorException",
-                f"Iterator expired. The iterator was created at time {self.issued_ms} while right now it is {now_ms} "
+                f"Iterator expired. The iterator was created at time {_date(self.issued_ms)} while right now it is {_date(now_ms)} "
                 f"which is further in the future than the tolerated delay of {LIFETIME_MS} milliseconds.",
             )
+
+
+def _date(ms: int) -> str:
+    """A time as the service writes it, which is Java's Date."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%a %b %d %H:%M:%S UTC %Y}"
 
 
 def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestamp: float | None, now_ms: int) -> int:
@@ -33,7 +44,7 @@ def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestam
     if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
         return _counter_of(shard, kind, sequence_number) + (kind == "AFTER_SEQUENCE_NUMBER")
     if sequence_number is not None:
-        raise invalid_argument(f"An iterator of type {kind} takes no StartingSequenceNumber: {sequence_number}")
+        raise invalid_argument(f"{NUMBER_AND_TYPE} Request specified {kind} and also a StartingSequenceNumber.")
     if kind == "AT_TIMESTAMP":
         return shard.log.counter_at(_past_ms(timestamp, now_ms))
     return 0 if kind == "TRIM_HORIZON" else shard.log.tip
@@ -41,7 +52,7 @@ def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestam
 
 def _counter_of(shard: Shard, kind: str, sequence_number: str | None) -> int:
     if sequence_number is None:
-        raise invalid_argument(f"An iterator of type {kind} needs a StartingSequenceNumber.")
+        raise invalid_argument(f"{NUMBER_AND_TYPE} Request specified {kind} and no StartingSequenceNumber.")
     counter = shard.log.numbers.counter(sequence_number)
     if counter is None:
         raise invalid_argument(
@@ -53,7 +64,10 @@ def _counter_of(shard: Shard, kind: str, sequence_number: str | None) -> int:
 
 def _past_ms(timestamp: float | None, now_ms: int) -> int:
     if timestamp is None:
-        raise invalid_argument("An iterator of type AT_TIMESTAMP needs a Timestamp.")
+        raise invalid_argument(
+            "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. "
+            "Current request has no timestamp parameter."
+        )
     timestamp_ms = round(timestamp * 1000)
     if timestamp_ms > now_ms:
         raise invalid_argument(

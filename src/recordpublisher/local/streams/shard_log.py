@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,24 @@ class ShardLog:
             self._trimmed_bytes = self._totals[count - 1]
             for column in (self._fragments, self._counters, self._arrivals, self._totals):
                 del column[:count]
+
+    def records_after(self, counter: int) -> list[tuple[int, int, int, bytes]]:
+        """Return counter, arrival, size and fragment of the records past a counter."""
+        first = bisect_right(self._counters, counter)
+        totals = [self._totals[first - 1] if first else self._trimmed_bytes, *self._totals[first:]]
+        sizes = (total - before for before, total in pairwise(totals))
+        return list(zip(self._counters[first:], self._arrivals[first:], sizes, self._fragments[first:], strict=True))
+
+    def restore(self, records: Iterable[tuple[int, int, int, bytes]], ending_counter: int | None) -> None:
+        """Fill an empty log with such records; a closed shard's last counter is its end."""
+        for counter, arrival, size, fragment in records:
+            self._fragments.append(fragment)
+            self._counters.append(counter)
+            self._arrivals.append(arrival)
+            self._totals.append((self._totals[-1] if self._totals else 0) + size)
+        if self._counters:
+            self._last_counter, self._last_arrival = self._counters[-1], self._arrivals[-1]
+        self._last_counter = max(self._last_counter, ending_counter or 0)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` on every `notify`; returns a function that removes it."""

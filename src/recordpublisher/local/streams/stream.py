@@ -13,6 +13,8 @@ from .consumers import CONSUMER_LIMIT, ConsumerTable
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 from .tags import TagSet
 
+Busy = tuple[str, int, int | None]
+"""A status, until when the stream has it, and from when it shows its shards (None: never), in ms."""
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
 
@@ -67,6 +69,19 @@ class Stream:
         self._busy_status, self._busy_until = status, self.clock.now_ms() + duration_ms
 
     @property
+    def busy(self) -> "Busy":
+        """What `status` follows, to be stored."""
+        return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
+
+    def restore(self, created_ms: int, busy: "Busy", shards: dict[str, Shard]) -> None:
+        """Take stored shards in place of those made at the creation."""
+        self.created_ms, self.shards = created_ms, shards
+        self._busy_status, self._busy_until, shards_from = busy
+        self._shards_from = inf if shards_from is None else shards_from
+        self._next_index = max(shard.index for shard in shards.values()) + 1
+        self._sort_open_shards()
+
+    @property
     def shows_shards(self) -> bool:
         """Whether its shards were created: never, when it is deleted before."""
         return self.clock.now_ms() >= self._shards_from
@@ -79,14 +94,20 @@ class Stream:
     def require_active(self) -> None:
         """Raise ResourceInUseException unless the stream can be changed now."""
         if self.status != "ACTIVE":
-            raise in_use(f"Stream {self.name} is in state {self.status}, not ACTIVE.")
+            raise in_use(
+                f"Stream {self.name} under account {self.account_id} not ACTIVE, instead in state {self.status}"
+            )
 
     # --- shards
 
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
-        """Close the parents and open their children, all at the same time; returns the children."""
+        """Close the parents and open their children, all at the same time; returns the children.
+
+        The first shards are as old as the stream: later ones would not be open at its trim horizon.
+        """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
-        epoch = max([self.clock.now_ms(), *(parent.epoch + 1 for parent in parents.values())])
+        now = self.clock.now_ms() if parents else self.created_ms
+        epoch = max([now, *(parent.epoch + 1 for parent in parents.values())])
         for parent in parents.values():
             parent.close(epoch)
         children = [self._new_shard(hash_range, family, epoch) for hash_range, family in planned]

@@ -1,11 +1,20 @@
 """TagSet: the tags of one stream or consumer."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from ..api_errors import invalid_argument
 
 MAX_TAGS = 50
 RESERVED_PREFIX = "aws:"
+_REFUSED = re.compile("[^\u00c0-\u1fff\u2c00-\ud7ffA-Za-z0-9_./=+ @-]")
+"""kinesalite recorded these from AWS: % is refused although the message allows it, and so are tabs and line ends."""
+
+
+def _check_characters(texts: Iterable[str]) -> None:
+    if any(_REFUSED.search(text) for text in texts):
+        allowed = "Unicode letters, digits, white space, _ . / = + - % @."
+        raise invalid_argument(f"Some tags contain invalid characters. Valid characters: {allowed}")
 
 
 class TagSet:
@@ -15,7 +24,8 @@ class TagSet:
         self._values: dict[str, str] = {}
 
     def add(self, tags: Mapping[str, str]) -> None:
-        """Add tags, or none of them; raises InvalidArgumentException for a reserved key and for too many."""
+        """Add tags, or none of them; raises InvalidArgumentException for a reserved key, other characters and for too many."""
+        _check_characters((*tags.keys(), *tags.values()))
         reserved = next((key for key in tags if key.lower().startswith(RESERVED_PREFIX)), None)
         if reserved is not None:
             raise invalid_argument(f"Tag key {reserved} begins with {RESERVED_PREFIX}, which is reserved.")
@@ -25,9 +35,15 @@ class TagSet:
         self._values.update(tags)
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove tags; those that do not exist are ignored."""
+        """Remove tags; those that do not exist are ignored. Raises InvalidArgumentException for other characters."""
+        keys = tuple(keys)
+        _check_characters(keys)
         for key in keys:
             self._values.pop(key, None)
+
+    def values(self) -> dict[str, str]:
+        """Return the tags by key."""
+        return dict(self._values)
 
     def describe(self, after: str = "") -> list[dict[str, str]]:
         """Return the tags past a key, by key, as the API shows them."""

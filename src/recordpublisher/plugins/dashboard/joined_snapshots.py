@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from recordpublisher.publishers.clock import Clock
 
-from .snapshot import JobSnapshot, SnapshotSource
+from .snapshot import JobSnapshot, SnapshotSource, SubtaskSnapshot
 
 
 class JoinedSnapshots:
@@ -37,6 +37,22 @@ def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
     return JobSnapshot(
         time_ms=min(each.time_ms for each in snapshots),
         shards=[shard for each in snapshots for shard in each.shards],
+        subtasks=_joined_subtasks(snapshots),
         global_watermark=None if lowest is None else lowest.global_watermark,
         alignment=None if lowest is None else lowest.alignment,
     )
+
+
+def _joined_subtasks(snapshots: Sequence[JobSnapshot]) -> list[SubtaskSnapshot] | None:
+    """Each once, with its newest checkpoint: the one position of a subtask is that of all its streams."""
+    found: dict[tuple[str, int], SubtaskSnapshot] = {}
+    for each in (subtask for snapshot in snapshots for subtask in snapshot.subtasks or ()):
+        key = (each.worker or "", each.subtask or 0)
+        other = found.get(key)
+        if other is None or _age(each) < _age(other):
+            found[key] = each
+    return [found[key] for key in sorted(found)] or None
+
+
+def _age(subtask: SubtaskSnapshot) -> float:
+    return float("inf") if subtask.checkpoint_age_ms is None else subtask.checkpoint_age_ms

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskHealth, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 
@@ -43,24 +43,26 @@ class LiveSnapshots:
             raise RecordPublisherError("no subtask of the job responds")
         health = await self._source.health()
         self._rates.add(self._clock.monotonic(), _written(subtasks))
-        values = [each.values for each in subtasks]
+        values_of = {each.subtask: each.values for each in subtasks}
+        values = [*values_of.values()]
         watermarks = [value["globalWatermark"] for value in values if value["globalWatermark"] is not None]
         return JobSnapshot(
             time_ms=self._clock.now_ms(),
-            shards=[self._shard(key, each.subtask, of) for each in subtasks for key, of in each.shards.items()],
-            subtasks=[SubtaskSnapshot(each.subtask, each.responds, each.not_ready) for each in health],
+            shards=[self._shard(key, each, of) for each in subtasks for key, of in each.shards.items()],
+            subtasks=[_subtask(each, values_of.get(each.subtask, {})) for each in health],
             global_watermark=max(watermarks, default=None),
             alignment=alignment_sentence(subtasks),
         )
 
-    def _shard(self, key: str, subtask: int, values: dict[str, Any]) -> ShardSnapshot:
+    def _shard(self, key: str, reader: SubtaskMetrics, values: dict[str, Any]) -> ShardSnapshot:
         stream, _, shard = key.rpartition("/")
         records, payload = self._rates.per_second(key) or (None, None)
         lag_ms = values["millisBehindLatest"]
         return ShardSnapshot(
             stream=stream,
             shard=shard,
-            subtask=subtask,
+            subtask=reader.subtask,
+            worker=reader.values["worker"],
             stage=values["stage"],
             lag_ms=lag_ms if is_known("millisBehindLatest", lag_ms) else None,
             records_per_second=records,
@@ -73,6 +75,11 @@ class LiveSnapshots:
             alarm=values["alarm"],
             parents=(values["parents"] or "").split(),
         )
+
+
+def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
+    age_ms, worker = values.get("checkpointAgeMs"), values.get("worker")
+    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker)
 
 
 def _written(subtasks: Sequence[SubtaskMetrics]) -> dict[str, tuple[int, int]]:

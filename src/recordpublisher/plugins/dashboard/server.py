@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import suppress
 
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
 from ..metrics.http_pages import HttpPages, Page
+from .history import History
 from .page import dashboard_page
 from .snapshot import SnapshotSource
 
 HOST = "127.0.0.1"
-SNAPSHOT_PATH = "/snapshot.json"
+SNAPSHOT_PATH, HISTORY_PATH = "/snapshot.json", "/history.json"
 UNAVAILABLE = 503
 
 
@@ -24,11 +27,15 @@ class Unavailable(msgspec.Struct, frozen=True):
 
 
 class DashboardServer:
-    """Owns the listening socket. Every request reads a snapshot; without requests nothing is read."""
+    """Owns the listening socket, and the task that keeps the history. Every request reads a snapshot."""
 
-    def __init__(self, source: SnapshotSource) -> None:
+    def __init__(self, source: SnapshotSource, history: History | None = None) -> None:
+        """Without `history` the charts of a page begin when it is opened."""
         self._source = source
-        self._pages = HttpPages({"/": self._page, SNAPSHOT_PATH: self._snapshot}, is_local=True)
+        self._history = history
+        self._keeping: asyncio.Task[None] | None = None
+        pages = {"/": self._page, SNAPSHOT_PATH: self._snapshot, HISTORY_PATH: self._past}
+        self._pages = HttpPages(pages, is_local=True)
 
     async def open(self, port: int) -> str:
         """Listen; 0 takes a free port. Returns the URL. Raises: ConfigurationError when the port cannot be used."""
@@ -37,14 +44,25 @@ class DashboardServer:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigurationError("port", port, "a free port of this machine, or 0", reason=reason) from error
+        if self._history is not None:
+            self._keeping = asyncio.create_task(self._history.run())
         return f"http://{HOST}:{port}"
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeping
         await self._pages.close()
 
     async def _page(self) -> Page:
         return dashboard_page()
+
+    async def _past(self) -> Page:
+        return Page(
+            msgspec.json.encode([] if self._history is None else self._history.points), content_type="application/json"
+        )
 
     async def _snapshot(self) -> Page:
         try:

@@ -34,11 +34,14 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask: whether its event loop responds, and why it is not ready (none: it is)."""
+    """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
+    long ago (ms) its last checkpoint was."""
 
-    subtask: int
-    responds: bool
-    not_ready: list[str]
+    subtask: int | None = None
+    responds: bool | None = None
+    not_ready: list[str] | None = None
+    checkpoint_age_ms: int | None = None
+    worker: str | None = None
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

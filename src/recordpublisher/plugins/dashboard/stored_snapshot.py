@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from recordpublisher.publishers.clock import Clock
 
 from ..lag.shard_lag import ShardLag
-from .snapshot import JobSnapshot, ShardSnapshot
+from .snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 
 class StoredSnapshots:
@@ -26,6 +26,7 @@ class StoredSnapshots:
         return JobSnapshot(
             time_ms=self._clock.now_ms(),
             shards=[self._shard(lag) for lag in lags],
+            subtasks=_subtasks(lags),
             global_watermark=None if lowest is None else lowest.watermark,
             alignment=None if lowest is None else _lowest_sentence(lowest, watermarks),
         )
@@ -45,6 +46,19 @@ class StoredSnapshots:
             alarm=lag.alarm is not None,
             parents=list(lag.parents),
         )
+
+
+def _subtasks(lags: Sequence[ShardLag]) -> list[SubtaskSnapshot] | None:
+    """Who has stored a position, and how long ago its newest checkpoint was; whether it still runs is not known."""
+    ages: dict[tuple[int | None, str | None], int | None] = {}
+    for lag in lags:
+        if lag.subtask is None and lag.worker is None:
+            continue
+        reader = (lag.subtask, lag.worker)
+        known = [age for age in (ages.get(reader), lag.checkpoint_age_ms) if age is not None]
+        ages[reader] = min(known, default=None)
+    found = [SubtaskSnapshot(*reader[:1], checkpoint_age_ms=age, worker=reader[1]) for reader, age in ages.items()]
+    return sorted(found, key=lambda each: (each.worker or "", each.subtask or 0)) or None
 
 
 def _watermark(lag: ShardLag) -> int:

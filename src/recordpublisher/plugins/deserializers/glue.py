@@ -1,7 +1,8 @@
-"""GlueDeserializer: records that the serialisers of the AWS Glue Schema Registry wrote; extra `avro`."""
+"""GlueDeserializer: records that the serialisers of the AWS Glue Schema Registry wrote; extra `glue`."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Sequence
 from functools import partial
@@ -15,6 +16,7 @@ from recordpublisher.publishers.properties.table import COMPRESSION, MAX_DECOMPR
 from recordpublisher.publishers.records import RecordBatch
 
 from .avro import decode, parse_schema, schema_of
+from .glue_protobuf import message_decoder
 from .glue_schemas import Decode, GlueSchemas, glue_clients
 
 HEADER_BYTES = 18
@@ -24,7 +26,7 @@ _VERSION = slice(2, HEADER_BYTES)
 
 
 class GlueDeserializer:
-    """Decodes Avro and JSON by the schema version that each record names, fetched from the registry once.
+    """Decodes Avro, JSON and Protobuf by the schema version that each record names, fetched from the registry once.
 
     With a schema in the properties (`flink.deserializer.avro.schema`), records of Avro are read as that schema has them.
     """
@@ -67,12 +69,14 @@ class GlueDeserializer:
             raise ValueError("its compressed data ends too early")
         return found
 
-    def _decoder_for(self, data_format: str, definition: str) -> Decode:
+    async def _decoder_for(self, data_format: str, definition: str) -> Decode:
         if data_format == "AVRO":
             return partial(decode, schema=parse_schema(definition), reader_schema=self._reader_schema)
         if data_format == "JSON":
             return msgspec.json.Decoder().decode
-        raise ValueError(f"its format is {data_format}, not AVRO or JSON")
+        if data_format == "PROTOBUF":
+            return await asyncio.to_thread(message_decoder, definition)
+        raise ValueError(f"its format is {data_format}, not AVRO, JSON or PROTOBUF")
 
 
 def _has_header(data: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -21,6 +21,8 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger("recordpublisher.deserializers")
 Decode = Callable[[bytes], Any]
+DecoderFor = Callable[[str, str], Awaitable[Decode]]
+"""Of a format and a definition. Raises: ValueError for what it cannot use."""
 OpenClient = Callable[[], AbstractAsyncContextManager[Any]]
 MAX_SCHEMAS = 1_000
 """Kept at a time. Above it the oldest are forgotten, and fetched again when a record needs one."""
@@ -47,9 +49,9 @@ def glue_clients(properties: Properties) -> OpenClient:
 
 
 class GlueSchemas:
-    """Owns a function for each known version that decodes what was written with it. `decoder_for` makes it of format and definition."""
+    """Owns a function for each known version that decodes what was written with it. `decoder_for` makes it."""
 
-    def __init__(self, open_client: OpenClient, decoder_for: Callable[[str, str], Decode]) -> None:
+    def __init__(self, open_client: OpenClient, decoder_for: DecoderFor) -> None:
         self._open_client = open_client
         self._decoder_for = decoder_for
         self._decoders: dict[bytes, Decode] = {}
@@ -62,7 +64,7 @@ class GlueSchemas:
     async def fetch(self, versions: Collection[bytes]) -> None:
         """Fetch those that are not known. A version that does not exist gets a decoder that raises ValueError.
 
-        Raises: FatalKinesisError, for example without the right; RetriesExhaustedError.
+        Raises: FatalKinesisError, for example without the right; RetriesExhaustedError; ConfigurationError without the extra `glue`.
         """
         while missing := [version for version in versions if version not in self._decoders]:
             async with self._fetching:  # what another shard has fetched meanwhile is not fetched again
@@ -90,7 +92,7 @@ class GlueSchemas:
                 raise
             return _refuse(f"the schema version {version} is not in the registry: {error}")
         try:
-            return self._decoder_for(*found)
+            return await self._decoder_for(*found)
         except ValueError as error:
             return _refuse(f"the schema version {version} cannot be used: {error}")
 

@@ -50,11 +50,16 @@ def _pool(properties: Properties) -> Any:
 
 
 def _pool_of_file(file: str) -> Any:
-    pool = descriptor_pool.DescriptorPool()
     try:
-        for described in descriptor_pb2.FileDescriptorSet.FromString(Path(file).read_bytes()).file:
-            pool.Add(described)
+        return pool_of_descriptors(Path(file).read_bytes())
     except (OSError, DecodeError, TypeError) as error:
         valid = "a file of descriptors with all imports, written by protoc --include_imports --descriptor_set_out=FILE"
         raise ConfigurationError(PROTOBUF_DESCRIPTOR_FILE.key, file, valid, reason=str(error)) from error
+
+
+def pool_of_descriptors(content: bytes) -> Any:
+    """The pool of a set of file descriptors. Raises: DecodeError, TypeError for what is none, or lacks an import."""
+    pool = descriptor_pool.DescriptorPool()
+    for described in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        pool.Add(described)
     return pool

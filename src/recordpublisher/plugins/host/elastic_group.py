@@ -17,6 +17,7 @@ from recordpublisher.publishers.properties.table import (
     LOOKAHEAD,
     SHARD_ASSIGNMENT,
     STATE_URI,
+    TAKEOVER,
     TRACKER,
     TRACKER_TIMEOUT,
 )
@@ -29,7 +30,8 @@ DYNAMODB_SHARDS_PER_PART = 16
 
 def elastic_group_of(
     properties: Properties,
-    sinks: Sequence[Sink | None],
+    sink: Sink | None,
+    dead_letters: Sink | None,
     state_store: StateStore | None,
     restore: Sequence[State],
     parallelism: int,
@@ -44,8 +46,8 @@ def elastic_group_of(
         key = "restore" if restore else "state_store"
         reason = f"with ELASTIC assignment the positions are at {STATE_URI.key}"
         raise ConfigurationError(key, "an argument", "not given", reason=reason)
-    for sink in sinks:
-        _check_sink(sink)
+    for each in (sink, dead_letters):
+        _check_sink(each)
     settings = _settings(properties)
     _check_alignment(properties)
     uri, job = properties.value(STATE_URI), properties.value(JOB_NAME)
@@ -55,13 +57,15 @@ def elastic_group_of(
         )
     if back_end_of(uri) == "SQL" and job is None:
         raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the group is kept under this name")
-    return ElasticGroup(conditional_store_of(uri, STATE_URI.key, properties, job=job or ""), settings)
+    store = conditional_store_of(uri, STATE_URI.key, properties, job=job or "")
+    return ElasticGroup(store, settings, properties.value(TAKEOVER))
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """A sink that keeps positions must be fenced by worker, which none is yet (E1)."""
-    if sink is not None and type(sink).stored_positions is not Sink.stored_positions:
-        reason = f"{type(sink).__name__} keeps positions with what it writes, and cannot hand them from process to process yet"
+    """A sink that keeps positions must be fenced by worker (E1)."""
+    keeps_positions = sink is not None and type(sink).stored_positions is not Sink.stored_positions
+    if sink is not None and keeps_positions and sink.worker_positions() is None:
+        reason = f"{type(sink).__name__} keeps positions with what it writes, and has no `worker_positions`"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
 
 

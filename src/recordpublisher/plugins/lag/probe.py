@@ -120,7 +120,15 @@ class LagProbe:
         recent = None
         if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
             recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.interval_ms))
-        return ShardProbe(shard, state, job.subtasks.get(shard.key), tip, recent, worker=job.workers.get(shard.key))
+        return ShardProbe(
+            shard,
+            state,
+            job.subtasks.get(shard.key),
+            tip,
+            recent,
+            worker=job.workers.get(shard.key),
+            taken_ms=job.taken_ms.get(shard.key),
+        )
 
     async def _tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
         return await self._retried(functools.partial(measure_tip_distance, self.service, shard, position))

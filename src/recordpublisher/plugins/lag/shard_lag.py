@@ -18,7 +18,8 @@ class ShardLag:
     `lag_ms`: the age of its oldest record that no checkpoint covers, 0 when there is none. `unread`: whether there is one.
     `is_idle`: no record arrived within the alarm interval; `idle_ms`: since the last one, where that is known. `loss_ms`: until that
     oldest record is past retention. `subtask`: whose checkpoint the position is from; with ELASTIC assignment `worker`, which has the
-    shard's lease. `alarm`: why the shard needs attention. `parents`: the shards that were split or merged into it.
+    shard's lease. `checkpoint_age_ms`: since that checkpoint was taken. `alarm`: why the shard needs attention. `parents`: the shards that
+    were split or merged into it.
 
     `tip` and the three after it are known only where no positions are stored, see ShardActivity.
     """
@@ -39,6 +40,7 @@ class ShardLag:
     bytes_per_second: float | None = None
     worker: str | None = None
     parents: tuple[str, ...] = ()
+    checkpoint_age_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class ShardProbe:
     recent: TipDistance | None = None
     activity: ShardActivity | None = None
     worker: str | None = None
+    taken_ms: int | None = None
 
 
 def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int | None) -> ShardLag:
@@ -78,6 +81,7 @@ def lag_of(probe: ShardProbe, now_ms: int, interval_ms: int, retention_ms: int |
         loss_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
         worker=probe.worker,
         parents=probe.shard.parents,
+        checkpoint_age_ms=_since(probe.taken_ms, now_ms),
     )
 
 

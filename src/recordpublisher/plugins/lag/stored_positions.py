@@ -48,7 +48,8 @@ def stores_positions(sink: type[Sink]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """The state of each listed shard by `Shard.key`, and the subtask or (ELASTIC) the worker that stored it; no states without a store.
+    """The state of each listed shard by `Shard.key`, and the subtask or (ELASTIC) the worker that stored it, and when (epoch ms); no states
+    without a store.
 
     `lost` are shards that were not read to their end and that the stream no longer lists (S5).
     """
@@ -57,6 +58,7 @@ class StoredJob:
     subtasks: Mapping[str, int]
     lost: Mapping[str, ShardState]
     workers: Mapping[str, str] = field(default_factory=dict)
+    taken_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
@@ -69,10 +71,11 @@ class StoredJob:
         stored_by = {key: snapshot for snapshot in newest for key in snapshot["shards"]}
         subtasks = {key: int(each.get("subtask", 0)) for key, each in stored_by.items() if "worker" not in each}
         workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
+        taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
         shards = list(listed)
         lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
         lost_states = {key: restored.shards[key] for key in lost}
-        return cls(initial_states(shards, restored, start), subtasks, lost_states, workers)
+        return cls(initial_states(shards, restored, start), subtasks, lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
         """The shard with the lowest watermark that was not read to its end: a stalled alignment waits for it."""

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.properties import Properties

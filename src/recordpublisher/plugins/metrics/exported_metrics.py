@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS, Metric
+from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
+from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 
 Scope = Literal["subtask", "shard", "sink"]

@@ -19,7 +19,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .job_positions import JobPositions
-from .kcl_import import ImportedPosition, imported_states
+from .plans import ImportedPosition, imported_states
 from .position_transfer import check_unused
 
 

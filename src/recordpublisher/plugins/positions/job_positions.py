@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.takeover.first_group import store_as_group
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, SINK, STATE_URI
@@ -16,10 +18,9 @@ from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, SINK, 
 from ..host.build_from_properties import build_sink, build_state_store
 from ..host.manager import load_registry
 from ..lag.group_positions import StoreOrGroupPositions
-from ..lag.stored_positions import PositionsReader, SinkPositions, stores_positions
+from ..lag.stored_positions import stores_positions
 from ..stores.by_location import back_end_of
 from ..stores.fenced_state_stores import ConditionalStateStore, folder_of
-from .group_import import store_as_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class JobPositions:
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))
         if not keeps and properties.value(STATE_URI) is None:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
-        self._sink = SinkPositions(build_sink(self._registry, properties)) if keeps else None
+        self._sink = build_sink(self._registry, properties) if keeps else None
         self._store: StateStore | None = None
 
     @property
@@ -60,10 +61,10 @@ class JobPositions:
 
     async def load(self) -> StoredPositions:
         """What is stored now. Nothing is created. Raises: StateError."""
-        in_sink = [] if self._sink is None else await self._sink.load()
+        in_sink = [] if self._sink is None else await self._sink.stored_positions()
         store = None if self._is_missing_folder() else self._opened_store()
-        in_store = [] if store is None else await _reader(store).load()
-        return StoredPositions(merge_snapshots(in_sink), merge_snapshots(in_store))
+        in_store = [] if store is None else await _stored(store, self._sink)
+        return StoredPositions(merge_snapshots(in_sink or []), merge_snapshots(in_store))
 
     def check_writable(self) -> None:
         """Raises: ConfigurationError when there is no state store to write to."""
@@ -103,9 +104,10 @@ class JobPositions:
         return uri is not None and back_end_of(uri) == "FILE" and not folder_of(self._properties).is_dir()
 
 
-def _reader(store: StateStore) -> PositionsReader:
-    """Reads the snapshots of subtasks, or the positions of a group of workers. A store of a plugin has no groups."""
-    return StoreOrGroupPositions(store) if isinstance(store, ConditionalStateStore) else store
+async def _stored(store: StateStore, sink: Sink | None) -> Sequence[State]:
+    """The positions of a group of workers, or the snapshots of subtasks. A store of a plugin has no groups."""
+    group = await StoreOrGroupPositions(store, sink).load_group() if isinstance(store, ConditionalStateStore) else None
+    return await store.load() if group is None else group
 
 
 def _conditional_store(store: StateStore) -> ConditionalStore:

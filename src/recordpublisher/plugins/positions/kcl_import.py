@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
@@ -14,20 +13,7 @@ from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.shards import Shard
 
 from .kcl_leases import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedPosition:
-    """What the job starts from for one shard.
-
-    `found`: what the KCL has stored. `is_stored`: False if that is nothing: then the job decides by its own rules.
-    """
-
-    shard: str
-    found: str
-    state: ShardState
-    note: str = ""
-    is_stored: bool = True
+from .plans import ImportedPosition
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
@@ -74,11 +60,6 @@ def positions_from_leases(
             note = "no lease: it ended before" if state.ended else "no lease: a new shard"
             imported.append(ImportedPosition(key, "-", state, note, is_stored=False))
     return sorted(imported, key=lambda position: position.shard)
-
-
-def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, ShardState]:
-    """The states to store. For a shard without a lease nothing is stored: the job knows what to do with a new or an ended one."""
-    return {position.shard: position.state for position in positions if position.is_stored}
 
 
 def _state_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
@@ -14,24 +14,6 @@ from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
 from .kcl_leases import KclLease, lease_from_item, lease_to_item
 
 _CREATE_SECONDS = 60
-
-
-class LeaseTable(Protocol):
-    """A lease table of the KCL, wherever it is. `place` names it in messages."""
-
-    place: str
-
-    async def read(self) -> list[KclLease] | None:
-        """Every lease; None when there is no table."""
-        ...
-
-    async def write(self, lease: KclLease, seen: KclLease | None) -> None:
-        """Put a lease in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
-        ...
-
-    async def create(self) -> None:
-        """Create the table."""
-        ...
 
 
 class KclLeaseTable:

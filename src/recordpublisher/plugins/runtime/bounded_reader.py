@@ -93,7 +93,6 @@ class BoundedReader:
             clock=self._clock,
             assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
             start=StartingPosition.trim_horizon(),
-            streams=streams,
             pin_latest=_reject_latest,
             use_continuations=self._use_continuations,
             restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),

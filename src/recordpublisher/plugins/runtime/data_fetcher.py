@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -49,7 +50,8 @@ from .arguments import (
 )
 from .batch_decoration import Assigner, batch_decorator_factory
 from .stop_signals import STOP_SIGNALS
-from .stream_lister import StreamLister, stream_names
+from .stream_lister import StreamLister
+from .stream_names import StreamNames, StreamsArgument
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -57,7 +59,8 @@ log = logging.getLogger("recordpublisher.fetcher")
 class DataFetcher:
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
-    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several. Properties are given as a mapping, as keyword arguments
+    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several; or a function, plain or async, that returns them,
+    called in a thread each `flink.streams.interval`: streams come and go (S10). Properties are given as a mapping, as keyword arguments
     (`region="eu-west-1"`, see `Settings`), or both. Three functions of a record override properties: `deserializer` returns its value
     (default: bytes), `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it
     carries in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and
@@ -71,7 +74,7 @@ class DataFetcher:
 
     def __init__(
         self,
-        streams: str | Sequence[str],
+        streams: StreamsArgument,
         properties: Mapping[str, object] | None = None,
         *,
         sink: Sink | str | None = None,
@@ -89,7 +92,7 @@ class DataFetcher:
         **settings: Unpack[JobSettings],
     ) -> None:
         given = checked_properties(properties, settings, sink=sink, deserializer=deserializer)
-        names = stream_names(streams)
+        names = StreamNames(streams)
         snapshots = checked_snapshots(restore)
         check_subtask(subtask, parallelism)
         sink = None if isinstance(sink, str) else sink
@@ -104,24 +107,25 @@ class DataFetcher:
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported: they declare properties of their own
-        publisher.check(given, list(names.values()))
+        publisher.check(given, list(names.given.values()))
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
         dead_letters = build_dead_letter_sink(registry, given)
-        group = elastic_group_of(given, (sink, dead_letters), state_store, snapshots, parallelism)
+        group = elastic_group_of(given, sink, dead_letters, state_store, snapshots, parallelism)
         if group is None and state_store is None:
             state_store = build_state_store(registry, given)
         factory = publisher(given)  # type: ignore[call-arg]
         merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()
-        lister = StreamLister(factory, given, names, clock)
+        lister = StreamLister(factory, given, names.given, clock)
         self._lister = lister
         self.subtask = subtask
+        self._streams = names.stream_list(partial(publisher.check, given), given)
         dependencies = FetcherDependencies(
             factory=factory,
-            discovery=ShardDiscovery(lister, list(names), of_fetcher.discovery_interval_ms),
+            discovery=ShardDiscovery(lister, self._streams, of_fetcher.discovery_interval_ms),
             sink=sink,
-            tracker=build_tracker(registry, given, tuple(names), parallelism, clock),
+            tracker=build_tracker(registry, given, names.identity, parallelism, clock),
             decorator_for=batch_decorator_factory(
                 registry, given, deserializer, timestamp_assigner, watermark_assigner
             ),
@@ -129,7 +133,6 @@ class DataFetcher:
             clock=clock,
             assigner=build_shard_assigner(registry, given),
             start=initial_position(given),
-            streams=tuple(names),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             tip=lister.tip,
@@ -146,7 +149,12 @@ class DataFetcher:
         )
         self._fetcher = SubtaskFetcher(dependencies) if group is None else elastic_fetcher(dependencies, group)
         self._handles_signals = handle_signals
-        factory.prepare(list(names.values()))
+        factory.prepare(list(names.given.values()))
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams that are read now."""
+        return tuple(self._streams)
 
     async def __aenter__(self) -> Self:
         try:
@@ -185,7 +193,10 @@ class DataFetcher:
         return await self._fetcher.run_bounded(Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
 
     def stop(self) -> None:
-        """End the run after the current write; call it in the loop's thread. A later run ends at once."""
+        """End the run after the current write; call it in the loop's thread. A later run ends at once.
+
+        With ELASTIC assignment it reads on for 5 s at most, if there are other processes, until they know that they get its shards.
+        """
         self._fetcher.stop()
 
     def snapshot(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A publisher with a source of its own lists its shards itself; for all others Kin
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -28,25 +28,13 @@ from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RE
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.stream_arns import arn_of, stream_name
+from recordpublisher.publishers.stream_arns import arn_of
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 FIRST_RETRIES = 3
 """Retries until the first success."""
 UNREACHABLE = "EndpointConnectionError"
-
-
-def stream_names(streams: str | Sequence[str]) -> dict[str, str]:
-    """From each stream's name to what was given: a name, an ARN or NAME=ARN. Raises: ConfigurationError."""
-    given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
-    if not given or not all(isinstance(each, str) and each.strip() for each in given):
-        raise ConfigurationError("streams", streams or None, "one or more stream names or ARNs")
-    names = {stream_name(each.strip()): each.strip() for each in given}
-    if len(names) != len(given):
-        valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."
-        raise ConfigurationError("streams", given, valid)
-    return names
 
 
 @runtime_checkable

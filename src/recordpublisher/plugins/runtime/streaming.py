@@ -18,12 +18,13 @@ from recordpublisher.publishers.records import Record, RecordBatch
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
+from .stream_names import StreamsArgument
 
 log = logging.getLogger("recordpublisher.stream")
 
 
 def stream(
-    streams: str | Sequence[str],
+    streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
     deserializer: Callable[[Record], Any] | str | None = None,
@@ -64,7 +65,7 @@ def stream(
 
 
 def consume(
-    streams: str | Sequence[str],
+    streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
     deserializer: Callable[[Record], Any] | str | None = None,

@@ -7,11 +7,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CALLBACK
 from recordpublisher.publishers.records import RecordBatch
 
-from .function_property import imported_function
+from ..host.function_property import import_check, imported_function
 
 _VALID = "module:function, of a function that takes a RecordBatch"
 
@@ -30,6 +31,10 @@ class CallbackSink(Sink):
     ) -> None:
         """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails."""
         self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
+
+    def checks(self) -> Checks:
+        """The function was imported."""
+        return {"function": import_check(self._function)}
 
     async def write(self, batch: RecordBatch) -> None:
         """Call the function and wait until it returns."""

@@ -1,8 +1,8 @@
-"""Spark: `format("kinesis")` for reading and writing, and `SparkSink`; `rp.spark`. Start at `data_source.py`.
+"""Spark: `format("kinesis")` for reading and writing; `rp.spark`. Start at `data_source.py`.
 
 The names are imported at their first use, so that the list of properties has the options of the source even where Spark is not installed.
-Mode BATCH is in `source/`, mode CONTINUOUS in `continuous/`, `spark.read` in `batch_read/`, writing in `writer/`, `SparkSink` in `push/`,
-listeners in `listeners/`.
+Mode BATCH is in `source/`, mode CONTINUOUS in `continuous/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in
+`listeners/`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .listeners.consumer_deregistration import ConsumerDeregistration
     from .listeners.progress_listener import ProgressListener
-    from .push.spark_sink import SparkSink
     from .service.efo_consumers import deregister_consumers
 
 _LAZY = {
     "ConsumerDeregistration": ".listeners.consumer_deregistration",
     "ProgressListener": ".listeners.progress_listener",
-    "SparkSink": ".push.spark_sink",
     "KinesisSource": ".data_source",
     "deregister_consumers": ".service.efo_consumers",
 }
 
-__all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "SparkSink", "deregister_consumers"]
+__all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers"]
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

@@ -29,7 +29,7 @@ T = TypeVar("T")
 MAX_OUTAGE = integer(
     "flink.spark.max.outage",
     "For how long Kinesis, or the store of claims, may be away before the query fails: connection errors, throttling and errors of "
-    "the service itself (5xx). For mode BATCH and for writing. Option `maxOutage`.",
+    "the service itself (5xx). Option `maxOutage`.",
     600_000,
     0,
     unit="ms",
@@ -70,6 +70,19 @@ class Outage:
     error: str = ""
 
 
+def longest_of(*outages: Outage | None) -> Outage | None:
+    """The one that began first."""
+    return min((each for each in outages if each is not None), key=lambda outage: outage.began, default=None)
+
+
+def outage_figures(outage: Outage | None) -> dict[str, object]:
+    """The outage as the progress shows it; empty without one."""
+    if outage is None:
+        return {}
+    since, tries = utc(outage.since_ms), outage.tries
+    return {"outage": {"service": outage.service, "since": since, "tries": tries, "error": outage.error}}
+
+
 def outage_error(service: str, since_ms: int, max_ms: int, error: object) -> OutageError:
     """The error that ends a job."""
     return OutageError(
@@ -96,7 +109,7 @@ class OutageWatch:
     @property
     def longest(self) -> Outage | None:
         """The outage that began first."""
-        return min(tuple(self._down.values()), key=lambda outage: outage.began, default=None)
+        return longest_of(*tuple(self._down.values()))
 
     def on_failure(self, error: object, key: str = "") -> float:
         """Note a failed try; returns the seconds to wait before the next one. Raises: OutageError after `max_ms`."""

@@ -10,7 +10,7 @@ from typing import Any
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .background_call import BackgroundCall, PatientCalls
-from .outages import Outage, OutageWatch, is_outage, utc
+from .outages import Outage, OutageWatch, is_outage, longest_of, outage_figures
 from .source.batch_offset import BatchOffset
 from .source.batch_planner import POLL_SECONDS, BatchPlanner, NoBatchReason
 from .source.read_task import TaskPlan
@@ -42,8 +42,7 @@ class QueryPlanner:
     @property
     def outage(self) -> Outage | None:
         """What has been down for the longest."""
-        outages = (self._watch.longest, self.planner.reads.outage)
-        return min((each for each in outages if each is not None), key=lambda outage: outage.began, default=None)
+        return longest_of(self._watch.longest, self.planner.reads.outage)
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
@@ -95,15 +94,7 @@ class QueryPlanner:
 
     def figures(self) -> dict[str, Any] | None:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
-        figures = self.planner.progress() or {}
-        if (outage := self.outage) is not None:
-            figures["outage"] = {
-                "service": outage.service,
-                "since": utc(outage.since_ms),
-                "tries": outage.tries,
-                "error": outage.error,
-            }
-        return figures or None
+        return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
     def _try(self, start: BatchOffset, limit: int | None, until: float) -> BatchOffset | NoBatchReason:
         """One try to plan. An outage, or a call that still runs, is no plan."""

@@ -38,3 +38,14 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync(folder.parent)
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why this user can neither write into a folder nor create it; None: it seems possible. Nothing is created."""
+    try:
+        existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        if not existing.is_dir():
+            return f"{existing} is no folder"
+        return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write into {existing}"
+    except (OSError, ValueError) as error:  # as of a name that is too long, or has a null character
+        return str(error)

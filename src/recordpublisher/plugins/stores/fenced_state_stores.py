@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, StateStore
+from recordpublisher.fetcher.checkpoints.state_entries import (
+    StateEntry,
+    StoredEntry,
+    entry_name,
+    read_entries,
+    write_entry,
+)
+from recordpublisher.fetcher.checkpoints.state_store import StateStore, refuse_assignment
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
-from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.takeover.first_group import CALL_SECONDS
+from recordpublisher.fetcher.takeover.to_subtasks import take_over_group
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.table import JOB_NAME, LEASE_DURATION, STATE_URI, TAKEOVER
 
+from .durable_files import why_not_writable
 from .folder import FolderStore
 
-FORMAT = 2
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class StateEntry:
-    """The stored entry of a subtask. `checkpoint` counts the checkpoints of a generation, so that no value is ever written twice."""
-
-    generation: int = 0
-    checkpoint: int = 0
-    snapshot: State | None = None
-
-    def to_bytes(self) -> bytes:
-        """As JSON."""
-        content = {
-            "format": FORMAT,
-            "generation": self.generation,
-            "checkpoint": self.checkpoint,
-            "snapshot": self.snapshot,
-        }
-        return json.dumps(content).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes, place: str) -> StateEntry:
-        """Read what `to_bytes` wrote. Raises: StateError naming the place."""
-        try:
-            entry: dict[str, Any] = json.loads(content)
-            found = entry.get("format", 1)
-            if found == FORMAT:
-                return cls(int(entry["generation"]), int(entry["checkpoint"]), entry["snapshot"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"the stored state {place} cannot be read: {error}") from error
-        raise StateError(
-            f"the stored state {place} cannot be read: it has format {found}, this version reads format {FORMAT}"
-        )
 
 
 class ConditionalStateStore(StateStore):
@@ -62,8 +39,13 @@ class ConditionalStateStore(StateStore):
     earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
     """
 
-    def __init__(self, store: ConditionalStore) -> None:
+    def __init__(
+        self, store: ConditionalStore, takeover: LeaseSettings | None = None, clock: Clock | None = None
+    ) -> None:
+        """`takeover`: take over from a group of workers with these times, if there is one (E10)."""
         self._store = store
+        self._takeover = takeover
+        self._clock = clock or SystemClock()
         self._known: dict[int, tuple[str, StateEntry]] = {}
 
     @property
@@ -73,38 +55,40 @@ class ConditionalStateStore(StateStore):
 
     async def load(self) -> list[State]:
         """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
-        entries = await self._entries()
-        return [entry.snapshot for _, entry in entries.values() if entry.snapshot is not None]
+        entries = await read_entries(self._store)
+        return [each.entry.snapshot for each in entries.values() if each.entry.snapshot is not None]
 
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
 
-        Raises: StateError when a group of workers keeps its positions here (E10).
+        Raises: StateError when a group of workers keeps its positions here, or is about to (E10).
         """
-        if await self._store.get(LEASE_TABLE) is not None:
-            raise StateError(
-                f"{self._store.place} has the positions of a job with flink.shard.assignment=ELASTIC, which STATIC cannot go on from yet: "
-                "use another flink.state.uri or flink.job.name"
-            )
+        if self._takeover is not None:
+            await take_over_group(self._store, self._takeover, self._clock)
         for attempt in range(_ATTEMPTS):
-            entries = await self._entries()
-            generation = max((entry.generation for _, entry in entries.values()), default=0) + 1
-            version, found = entries.get(_name(subtask), (None, StateEntry()))
+            table = await self._table()
+            entries = await read_entries(self._store)
+            self._check_owned_by_subtasks(table, entries)
+            newest = max((each.entry.generation for each in entries.values()), default=0)
+            generation = max(newest, 0 if table is None else table.version) + 1
+            found = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
             try:
-                await self._write(subtask, StateEntry(generation, 0, found.snapshot), version)
+                await self._write(subtask, StateEntry(generation, 0, found.entry.snapshot), found.version or None)
             except ConflictError:
                 await pause(attempt)
             else:
+                # A group that began to take over meanwhile has seen this entry, or is seen here.
+                self._check_owned_by_subtasks(await self._table(), await read_entries(self._store))
                 return generation
         raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
-        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
+        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it, or a group."""
         if subtask not in self._known:
-            self._adopt(subtask, generation, await self._store.get(_name(subtask)))
+            self._adopt(subtask, generation, await self._store.get(entry_name(subtask)))
         for _ in range(_ATTEMPTS):
             version, known = self._known[subtask]
-            self._check_owner(subtask, generation, known.generation)
+            self._check_owner(subtask, generation, known)
             try:
                 await self._write(subtask, StateEntry(generation, known.checkpoint + 1, dict(state)), version)
             except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
@@ -118,56 +102,56 @@ class ConditionalStateStore(StateStore):
         await self._store.close()
 
     async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
-        name, content = _name(subtask), entry.to_bytes()
-        if version is None:
-            written = await self._store.put_if_absent(name, content)
-        else:
-            written = await self._store.compare_and_set(name, content, version)
-        self._known[subtask] = written, entry
+        self._known[subtask] = await write_entry(self._store, entry_name(subtask), entry, version), entry
+
+    async def _table(self) -> LeaseTable | None:
+        found = await GroupStore(self._store, CALL_SECONDS).read_table()
+        return None if found is None else found.document
+
+    def _check_owned_by_subtasks(self, table: LeaseTable | None, entries: Mapping[str, StoredEntry]) -> None:
+        """The table of a group is missing or closed with everything copied, and no group has begun to take over."""
+        is_group = table is not None and (not table.is_closed or bool(table.leases))
+        if is_group or any(each.entry.taken_at is not None for each in entries.values()):
+            refuse_assignment(self._store.place, "ELASTIC", "STATIC")
 
     def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
         """Continue from the stored entry, if it is of this generation. Raises: FencedError."""
         entry = StateEntry() if current is None else StateEntry.from_bytes(current.value, self._place(subtask))
-        self._check_owner(subtask, generation, entry.generation)
+        self._check_owner(subtask, generation, entry)
         self._known[subtask] = "" if current is None else current.version, entry
 
-    def _check_owner(self, subtask: int, generation: int, owner: int) -> None:
-        if owner != generation:
+    def _check_owner(self, subtask: int, generation: int, entry: StateEntry) -> None:
+        if entry.taken_at is not None:
             raise FencedError(
-                f"generation {owner} of subtask {subtask} owns the state in {self._store.place}; generation {generation} must stop"
+                f"a group of workers has taken over the state in {self._store.place}; subtask {subtask} must stop"
+            )
+        if entry.generation != generation:
+            raise FencedError(
+                f"generation {entry.generation} of subtask {subtask} owns the state in {self._store.place}; generation {generation} "
+                "must stop"
             )
 
-    async def _entries(self) -> dict[str, tuple[str, StateEntry]]:
-        """Version and entry by name, in the order of the subtasks."""
-        stored = await self._store.list(SUBTASK_PREFIX)
-        entries = {
-            name: (value.version, StateEntry.from_bytes(value.value, f"{name} in {self._store.place}"))
-            for name, value in stored.items()
-        }
-        return dict(sorted(entries.items(), key=lambda each: (len(each[0]), each[0])))
-
     def _place(self, subtask: int) -> str:
-        return f"{_name(subtask)} in {self._store.place}"
+        return f"{entry_name(subtask)} in {self._store.place}"
 
 
-def _name(subtask: int) -> str:
-    return f"{SUBTASK_PREFIX}{subtask}"
+def _takeover(properties: Properties) -> LeaseSettings | None:
+    """The times of the group to take over from; None: that was not asked for."""
+    return LeaseSettings(properties.value(LEASE_DURATION) / 1000) if properties.value(TAKEOVER) else None
 
 
 class FileStateStore(ConditionalStateStore):
     """State in a folder, local or on a network: a folder `subtask-0.versions` for each subtask, with its snapshot as one JSON file."""
 
     def __init__(self, folder: Path | str | Properties) -> None:
-        """`folder` is created if missing; with properties it is `flink.state.uri`, a path or file:// URI. Raises: ConfigurationError."""
+        """With properties `folder` is `flink.state.uri`, a path or file:// URI. The first snapshot creates it.
+
+        Raises: ConfigurationError, also when it could not be created.
+        """
         place = folder_of(folder) if isinstance(folder, Properties) else Path(folder)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = str(error)
-            raise ConfigurationError(
-                STATE_URI.key, str(place), "a folder that can be written", reason=reason
-            ) from error
-        super().__init__(FolderStore(place))
+        if (reason := why_not_writable(place)) is not None:
+            raise ConfigurationError(STATE_URI.key, str(place), "a folder that this user can write", reason=reason)
+        super().__init__(FolderStore(place), _takeover(folder) if isinstance(folder, Properties) else None)
 
 
 class S3StateStore(ConditionalStateStore):
@@ -180,7 +164,7 @@ class S3StateStore(ConditionalStateStore):
         """Raises: ConfigurationError when `flink.state.uri` is not s3://bucket/prefix."""
         from .s3 import S3Store
 
-        super().__init__(S3Store(properties.value(STATE_URI) or "", STATE_URI.key, properties))
+        super().__init__(S3Store(properties.value(STATE_URI) or "", STATE_URI.key, properties), _takeover(properties))
 
 
 class DynamoDbStateStore(ConditionalStateStore):
@@ -193,7 +177,9 @@ class DynamoDbStateStore(ConditionalStateStore):
         """Raises: ConfigurationError when `flink.state.uri` is not dynamodb://table/job."""
         from .dynamodb import DynamoDbStore
 
-        super().__init__(DynamoDbStore(properties.value(STATE_URI) or "", STATE_URI.key, properties))
+        super().__init__(
+            DynamoDbStore(properties.value(STATE_URI) or "", STATE_URI.key, properties), _takeover(properties)
+        )
 
 
 class SqlStateStore(ConditionalStateStore):
@@ -207,7 +193,7 @@ class SqlStateStore(ConditionalStateStore):
         if job is None:
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
         self._rows = SqlStore(uri or "", STATE_URI.key, job, properties)
-        super().__init__(self._rows)
+        super().__init__(self._rows, _takeover(properties))
 
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. First end the session of a predecessor that is suspended in a transaction: it would hold its locks."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..checks import Checks
 from ..clock import Clock
 from ..kinesis import LIST_SHARDS_RETRIES, call_with_retries
 from ..polling import PollingRecordPublisherFactory
 from ..properties.properties import Properties
 from ..shards import Shard
+from .checks import table_checks
 from .service import DynamoDbStreams
 
 
@@ -24,6 +26,14 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
     async def discover(self, stream: str, after: str | None) -> list[Shard]:
         """List the shards of the table's newest stream. Raises: StreamNotFoundError without one."""
         return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
+
+    async def endpoint_url(self) -> str:
+        """That of DynamoDB Streams, which is not that of DynamoDB."""
+        return await self._streams.endpoint_url()
+
+    def checks(self, stream: str) -> Checks:
+        """The table's newest stream, its shards, and a read of one of them."""
+        return table_checks(self._streams, stream, self._clock)
 
     async def close(self) -> None:
         """Close the client."""

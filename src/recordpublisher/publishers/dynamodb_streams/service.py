@@ -22,6 +22,7 @@ from ..kinesis import (
     session_with_credentials,
     translate_errors,
 )
+from ..kinesis.listing import server_time_ms_or_none
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..properties.table import DYNAMODB_EMPTY_READS
@@ -49,6 +50,8 @@ class DynamoDbStreams:
         self._opening = asyncio.Lock()
         self._client: Any = None
         self._arns: dict[str, str] = {}
+        self.last_response_ms: int | None = None
+        """The service's clock at its last response, in whole seconds (epoch ms)."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         """An iterator at the position. A start by time begins at TRIM_HORIZON and skips what is older."""
@@ -56,7 +59,7 @@ class DynamoDbStreams:
         if position.type is PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
         at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
-        arn = await self._arn(shard.stream)
+        arn = await self.stream_arn(shard.stream)
         response = await self._call(
             "GetShardIterator", StreamArn=arn, ShardId=shard.shard_id, ShardIteratorType=kind, **at
         )
@@ -77,7 +80,7 @@ class DynamoDbStreams:
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """The shards of the table's newest stream, those after a shard id."""
-        arn, shards, last = await self._arn(stream), [], after
+        arn, shards, last = await self.stream_arn(stream), [], after
         while True:
             start = {"ExclusiveStartShardId": last} if last else {}
             page = (await self._call("DescribeStream", StreamArn=arn, **start))["StreamDescription"]
@@ -94,12 +97,8 @@ class DynamoDbStreams:
         """A shard has all changes of its items: records are distributed by key."""
         return RecordDistribution(by_key=True)
 
-    async def close(self) -> None:
-        """Close the client."""
-        await self._open.aclose()
-
-    async def _arn(self, table: str) -> str:
-        """The newest stream of a table."""
+    async def stream_arn(self, table: str) -> str:
+        """The newest stream of a table. Raises: StreamNotFoundError without one."""
         if table not in self._arns:
             streams = (await self._call("ListStreams", TableName=table))["Streams"]
             if not streams:
@@ -107,11 +106,20 @@ class DynamoDbStreams:
             self._arns[table] = max(streams, key=lambda each: each["StreamLabel"])["StreamArn"]
         return self._arns[table]
 
+    async def endpoint_url(self) -> str:
+        """Where calls go: as set, else by the rules of the SDK for DynamoDB Streams."""
+        return str((await self._opened()).meta.endpoint_url)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._open.aclose()
+
     async def _call(self, api: str, **fields: Any) -> dict[str, Any]:
         try:
             with translate_errors(api):
                 client = await self._opened()
                 response: dict[str, Any] = await getattr(client, xform_name(api))(**fields)
+                self.last_response_ms = server_time_ms_or_none(response)
                 return response
         except FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":

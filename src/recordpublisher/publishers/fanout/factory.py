@@ -94,6 +94,11 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             shard, starting_position, metrics, self._config, ports, registrar, self._clock, distribution, self._draw
         )
 
+    async def release(self, stream: str) -> None:
+        """Deregister the stream's consumer, unless another subtask of this process uses it (F8)."""
+        if self._registrar is not None:
+            await self._registrar.release(stream)
+
     async def close(self) -> None:
         """Deregister the consumers that no other subtask uses (F8), then close the client."""
         self._is_closed = True

@@ -12,6 +12,24 @@ JOB_NAME = text(
 STREAMS = text(
     "flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.", group="Job"
 )
+STREAMS_FILE = text(
+    "flink.streams.file",
+    "In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs (S10).",
+    group="Job",
+)
+STREAMS_FUNCTION = text(
+    "flink.streams.function",
+    "In place of flink.streams: a function, module:function, that returns names or ARNs; called again while the job runs (S10).",
+    group="Job",
+)
+STREAMS_INTERVAL = integer(
+    "flink.streams.interval",
+    "How often a file or function of streams is looked at again (S10).",
+    60_000,
+    1,
+    unit="ms",
+    group="Job",
+)
 SINK = text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.", group="Job")
 DEAD_LETTER_SINK = text(
     "flink.deadletter.sink",

@@ -44,6 +44,8 @@ class JobSettings(TypedDict, total=False):
     """
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database or table for their state."""
+    streams_interval: int | str
+    """`flink.streams.interval`: How often a file or function of streams is looked at again (S10). In ms."""
     deadletter_sink: str
     """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7)."""
     sink_sql_uri: str
@@ -319,6 +321,11 @@ class JobSettings(TypedDict, total=False):
     """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
     long. In ms.
     """
+    state_takeover: bool
+    """`flink.state.takeover`: Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set
+    it for one start, or use `run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep
+    positions and refuse it.
+    """
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE
     and count it.
@@ -418,6 +425,14 @@ class Settings(JobSettings, total=False):
 
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
+    streams_file: str
+    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs
+    (S10).
+    """
+    streams_function: str
+    """`flink.streams.function`: In place of flink.streams: a function, module:function, that returns names or ARNs; called again while
+    the job runs (S10).
+    """
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .property_types import choice, integer, optional_integer, text
+from .property_types import boolean, choice, integer, optional_integer, text
 
 # discovery and state
 DISCOVERY_INTERVAL = integer(
@@ -34,6 +34,13 @@ LEASE_DURATION = integer(
     20_000,
     2_000,
     unit="ms",
+    group="Discovery and state",
+)
+TAKEOVER = boolean(
+    "flink.state.takeover",
+    "Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set it for one start, or use "
+    "`run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep positions and refuse it.",
+    False,
     group="Discovery and state",
 )
 ON_DATA_LOSS = choice(

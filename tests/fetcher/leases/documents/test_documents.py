@@ -35,7 +35,8 @@ def tables(draw):
                 leases[key] = Lease(None, draw(st.integers(0, 9)), True, draw(times), draw(kin))
             else:
                 leases[key] = Lease(parents=draw(kin), is_first=draw(st.booleans()))
-    return LeaseTable(draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"])), draw(starts), leases)
+    drained = draw(st.frozensets(st.sampled_from("xyz")))
+    return LeaseTable(draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"])), draw(starts), leases, drained)
 
 
 @given(tables())
@@ -47,6 +48,7 @@ numbers = st.dictionaries(keys, st.integers(0, 10**9))
 records = st.builds(
     WorkerRecord, worker=st.just("x"), beat=st.integers(1), is_sealed=st.booleans(), is_leaving=st.booleans(), parts=st.integers(0, 9),
     table_version=st.integers(0), released=numbers, watermark=times, is_idle=st.booleans(), group_watermark=times, loads=numbers,
+    checkpoint_ms=times,
 )  # fmt: skip
 
 

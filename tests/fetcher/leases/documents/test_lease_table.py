@@ -32,6 +32,12 @@ def test_a_take_gives_the_shards_to_the_writer():
     assert not taken.is_owned("t/z", "me", 8)
 
 
+def test_who_was_asked_to_leave_is_kept_until_it_is_cleaned():
+    table = table_of(a=Lease("x", 3)).after("command", drained=["x"]).after("me", taken={"t/a": 9})
+    assert table.drained == {"x"}
+    assert not table.after("me", cleaned={"x", "y"}).drained
+
+
 def test_an_end_adds_the_children_without_owner_in_the_same_version():
     ended = table_of(a=Lease("x", 3)).after("x", ended={"t/a": end("b", "c")})
     assert ended.leases["t/a"] == Lease(None, 3, True, 90, ("t/b", "t/c"))

@@ -11,6 +11,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.output_folder import OutputFolder
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch
 
@@ -97,15 +98,15 @@ async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, 
     await dying.write(batch(b"a"))
     await dying.write(batch(b"b", shard_id="shardId-1"))
 
-    finish = OutputFolder._finish
+    finish = StagedFiles.finish
 
-    def die(folder, entry):
-        finish(folder, {"files": entry["files"][:renamed]})
+    def die(staged, files):
+        finish(staged, files[:renamed])
         raise MemoryError("dead")
 
-    monkeypatch.setattr(OutputFolder, "_finish", die)
+    monkeypatch.setattr(StagedFiles, "finish", die)
     with pytest.raises(MemoryError):
-        dying._folder.commit(dying._files([]), state(1))
+        await dying.flush(rp.Checkpoint(state(1)))
     monkeypatch.undo()
     assert len(visible(tmp_path)) == renamed
 

@@ -260,6 +260,18 @@ async def test_as_the_sink_of_a_job_it_copies_a_stream(ordering):
         assert_key_order(records)
 
 
+async def test_a_denied_write_ends_the_job_at_once_and_not_at_its_next_checkpoint():
+    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
+        endpoint.stream("in").put(b"1", "k")
+        endpoint.faults.fail_next("PutRecords", "AccessDeniedException")
+        start = {"flink.stream.initpos": "TRIM_HORIZON", "flink.state.checkpoint.interval": 3_600_000}
+        given = {**endpoint.properties(), **start}
+
+        async with asyncio.timeout(60), rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
+            with pytest.raises(rp.FatalKinesisError, match="PutRecords failed with AccessDeniedException"):
+                await fetcher.run()
+
+
 async def test_a_record_that_the_target_rejects_fails_the_job_or_goes_to_the_callback():
     failed = []
     async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:

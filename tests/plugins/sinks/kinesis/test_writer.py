@@ -207,11 +207,11 @@ def test_a_callback_that_raises_fails_the_sink():
 def test_throttling_by_a_shard_that_takes_something_costs_no_retry():
     async def job():
         fake = FakeKinesis()
-        fake.rate = 20
-        async with a_sink(fake, {"flink.sink.kinesis.putrecords.maxretries": 3}, queue_limit=400) as sink:
+        fake.rate = 200
+        async with a_sink(fake, {"flink.sink.kinesis.putrecords.maxretries": 1}, queue_limit=400) as sink:
             await put_numbers(sink, range(2_000))
             await sink.flush()
-            assert sink.metrics()["throttles"] > 20
+            assert sink.metrics()["throttles"] > 900
         assert sorted(int(data) for _, data in fake.user_records()) == list(range(2_000))
 
     run_virtual(job())

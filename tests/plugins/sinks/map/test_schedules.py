@@ -6,7 +6,7 @@ from recordpublisher.testing import run_virtual
 
 from .schedules import play
 
-FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("MAP_SCHEDULES", "100"))
+FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("MAP_SCHEDULES", "600"))
 
 
 def test_every_record_is_handled_in_order_and_no_position_passes_an_unhandled_one():

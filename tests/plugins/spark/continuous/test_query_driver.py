@@ -32,6 +32,7 @@ class ScriptedFetcher:
         self._error = error
         self.calls = 0
         self.is_bounded = False
+        self.outage = None
 
     def start(self, stop_at_tip: bool) -> None:
         self.is_bounded = stop_at_tip

@@ -58,6 +58,16 @@ def test_a_query_without_a_name_has_its_id_and_one_that_ended_is_gone(listener):
     assert read(listener) == {}
 
 
+def test_while_no_batches_run_the_figures_are_those_of_the_query(listener):
+    listener.onQueryIdle(SimpleNamespace(id="id-1"))
+    shown = progress_of("orders", {**FIGURES, "records": 20}).progress
+    running = {"id-1": SimpleNamespace(lastProgress=shown), "id-2": SimpleNamespace(lastProgress=None)}
+    listener.spark = SimpleNamespace(streams=SimpleNamespace(get=running.get))
+    for query in ("id-1", "id-2", "of another Spark"):
+        listener.onQueryIdle(SimpleNamespace(id=query))
+    assert read(listener)["recordpublisher_spark_records_total", "orders"] == 20
+
+
 def test_queries_over_other_sources_are_left_out(listener):
     listener.onQueryProgress(progress_of("rates", {"offset": 5}, 12, None))
     assert read(listener) == {}

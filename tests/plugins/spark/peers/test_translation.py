@@ -42,6 +42,8 @@ README_KEYS = {
         roleArn roleExternalId roleSessionName stsEndpoint serviceCredential""",
 }
 """The keys of each connector's documentation, in the version that its name has here. One of them is misspelled there, too."""
+SOURCE_KEYS = {AWSLABS: "kinesis.sessionToken", QUBOLE: "sessionToken regionName", DATABRICKS: ""}
+"""Keys that the code of the same version reads, and its README does not name: KinesisOptions.scala, KinesisSourceProvider.scala."""
 OPTIONS = [(name, option) for name, options in PEERS.items() for option in options]
 
 
@@ -51,7 +53,9 @@ def read_options(**given: str) -> SparkOptions:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_every_documented_key_is_in_the_table(name):
-    assert sorted(option.key for option in PEERS[name]) == sorted(README_KEYS[name].split())
+    assert sorted(option.key for option in PEERS[name]) == sorted(
+        [*README_KEYS[name].split(), *SOURCE_KEYS[name].split()]
+    )
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda each: getattr(each, "key", each))
@@ -66,6 +70,13 @@ def test_a_refused_option_is_an_error_with_its_reason(option):
     with pytest.raises(ConfigurationError) as raised:
         own_options({option.key.lower(): "1"}, ())
     assert (raised.value.key, raised.value.reason) == (option.key, option.refused)
+
+
+@pytest.mark.parametrize("key", ["kinesis.sessionToken", "sessionToken"])
+def test_a_session_token_goes_with_the_keys(key):
+    given = {"stream": "s", "failOnDataLoss": "true", key: "t"}
+    token = read_options(**given).properties["aws.credentials.provider.basic.sessiontoken"]
+    assert token == "t"
 
 
 def test_a_key_of_two_connectors_means_the_same_in_both():

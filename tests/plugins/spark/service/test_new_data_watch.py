@@ -79,6 +79,21 @@ def test_empty_responses_do_not_end_it_and_a_stopped_watch_reads_no_more():
     assert factory.started == [StartingPosition.after(SequenceNumber("7"))]
 
 
+def test_the_first_look_is_over_when_every_shard_has_responded():
+    watch = watched(Factory(), "a", "b")
+    assert watch.finds_nothing(60)
+    watch.stop()
+
+
+def test_the_first_look_ends_early_at_a_record_and_does_not_count_without_every_response():
+    watch = watched(Factory(a=UserRecord(b"x", "8")), *(f"s{n}" for n in range(5000)), "a")
+    assert not watch.finds_nothing(0.05)  # 5,001 shards take 50 s
+    watch.stop()
+    watch = watched(Factory(a=UserRecord(b"x", "8")), "a", *(f"s{n}" for n in range(5000)))
+    assert not watch.finds_nothing(60)
+    watch.stop()
+
+
 @pytest.mark.parametrize(("shards", "interval"), [(1, 1000), (100, 1000), (1800, 18_000), (100_000, 240_000)])
 def test_the_watch_makes_at_most_a_hundred_calls_a_second_of_one_record_each(shards, interval):
     properties = watch_properties(Properties({}), shards, 1000)

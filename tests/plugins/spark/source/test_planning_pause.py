@@ -33,6 +33,37 @@ def test_no_batch_is_planned_while_nothing_is_new(kinesis, tmp_path):
     assert len(job.log) == before
 
 
+def test_no_empty_batch_follows_a_burst(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
+    assert [len(rows) for rows in job.rows.values()] == [2]
+    kinesis.shards["s/b"].times += [3, 4]
+    job.run()
+    assert [len(rows) for rows in job.rows.values()] == [2, 2]
+
+
+def test_no_empty_batch_follows_a_burst_of_an_aligned_job(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path, **{LOOKAHEAD: 5000})
+    assert [len(rows) for rows in job.rows.values()] == [0, 2]  # the first one reads first watermarks
+
+
+def test_records_that_came_during_a_batch_are_read_by_the_next_at_once(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
+    kinesis.shards["s/b"].times.append(3)
+    assert job.batch()
+    kinesis.shards["s/b"].times.append(4)
+    planned_ms = kinesis.clock.ms
+    assert job.batch()
+    assert job.last.planned_ms == planned_ms
+
+
+def test_a_pause_after_records_is_stored_nowhere_and_a_restart_repeats_none(kinesis, tmp_path):
+    job = quiet_job(kinesis, tmp_path)
+    job.restart()
+    kinesis.shards["s/b"].times.append(3)
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+
+
 def test_a_query_pauses_although_a_batch_reads_some_of_the_shards_only(kinesis, tmp_path):
     job = quiet_job(kinesis, tmp_path, max_records=1)
     before = len(job.log)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
@@ -197,6 +197,34 @@ def test_a_replay_that_cannot_read_is_an_outage_and_no_data_loss(kinesis):
     kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
     with pytest.raises(OutageError, match=r"^Kinesis is away since .*: s/a: GetRecords failed"):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
+
+
+def test_a_replay_warns_of_an_outage_and_goes_on_where_it_was(kinesis, caplog):
+    kinesis.add("b", [4, 5])
+    store = MemoryClaims(markers={("query", "token")})
+    first = sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock))
+    away = iter([("s/a", "s/b"), ("s/b",), ("s/b",)])
+    healthy, starts = kinesis.read, []
+
+    def read(states, bounds, sink, publisher, **more):
+        starts.append(sorted(shard.key for shard in states))
+        failing = next(away, ())
+        result = healthy(
+            {shard: states[shard] for shard in states if shard.key not in failing}, bounds, sink, publisher
+        )
+        refused = {
+            shard.key: ShardOutcome(shard, state, failure=TransientError("GetRecords", "ConnectionError", "refused"))
+            for shard, state in states.items()
+            if shard.key in failing
+        }
+        kinesis.clock.sleep(bounds.max_time if refused else 0)
+        reason = EndReason.MAX_TIME if refused else EndReason.TIP
+        return replace(result, reason=reason, shards={**result.shards, **refused})
+
+    assert sequences(TaskRead(plan(kinesis), store, read, kinesis.clock)) == first
+    assert starts == [["s/a", "s/b"], ["s/a", "s/b"], ["s/b"], ["s/b"]]
+    assert caplog.text.count("Kinesis is away since") == 1
+    assert "Kinesis is back after" in caplog.text
 
 
 def test_a_first_read_tries_failed_calls_again_until_its_window_ends():

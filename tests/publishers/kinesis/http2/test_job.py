@@ -7,7 +7,7 @@ from recordpublisher.local import serve_in_thread
 
 from processes.live_job import LiveJob, split
 from servers.certificates import self_signed
-from servers.http2_front import front_of
+from servers.http2.front import front_of
 from servers.kinesis_conversation import open_conversation
 
 

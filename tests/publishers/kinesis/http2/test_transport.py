@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 
 from servers.event_frames import event, initial_response, wire_record
 from servers.fast_time import run_fast
-from servers.http2_server import http2_server
+from servers.http2.server import http2_server
 from servers.scripted_kinesis import stub_and_client
 
 CONSUMER = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders/consumer/me:1"

@@ -15,7 +15,7 @@ from recordpublisher.publishers.shards import Shard
 from servers.event_frames import initial_response
 from servers.fanout_endpoint import FIRST, Job, endpoint_with, opened
 from servers.fast_time import run_fast
-from servers.http2_front import front_of
+from servers.http2.front import front_of
 from servers.scripted_kinesis import refusal, stub_and_client
 from servers.tcp_relay import relay_to
 

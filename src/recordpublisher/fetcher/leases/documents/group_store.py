@@ -60,6 +60,11 @@ class GroupStore:
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
+    async def read_open_table(self) -> Stored[LeaseTable] | None:
+        """The lease table; None: there is no group here, or subtasks have taken over from it (E10)."""
+        found = await self.read_table()
+        return None if found is None or found.document.is_closed else found
+
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
         """Replace the version that was read, or create the table (None)."""
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))

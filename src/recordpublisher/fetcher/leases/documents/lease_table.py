@@ -50,13 +50,17 @@ class LeaseTable:
     """The leases of a group by `Shard.key`. It is replaced as a whole, and only by a process that has read the version before.
 
     `version` grows by one with each replacement. `writer` and `version` together make each stored value unique. `start` is where the first
-    shards begin (LATEST is pinned: P3).
+    shards begin (LATEST is pinned: P3). `drained` are the workers that somebody has asked to leave (E11). `is_closed`: a fixed number of
+    subtasks has taken the store over, and no worker takes a shard any more (E10). While a closed table has leases, their positions are
+    still to be copied to the subtasks.
     """
 
     version: int = 1
     writer: str = ""
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     leases: Mapping[str, Lease] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    is_closed: bool = False
 
     @property
     def owners(self) -> set[str]:
@@ -93,6 +97,8 @@ class LeaseTable:
         ended: Mapping[str, ShardEnd] | None = None,
         found: Mapping[str, Lease] | None = None,
         expired: Collection[str] = (),
+        drained: Collection[str] = (),
+        cleaned: Collection[str] = (),
     ) -> LeaseTable:
         """The next version: one write may do several of these at once.
 
@@ -100,6 +106,8 @@ class LeaseTable:
         - `ended`: these shards ended, and their children are added without an owner (E7).
         - `found`: shards that were listed and that the table does not have.
         - `expired`: these unknown parents are past retention; nobody waits for them any more.
+        - `drained`: these workers are asked to leave.
+        - `cleaned`: what these workers have left is about to be deleted.
 
         A shard that ended goes when each of its children has had an owner. Raises: ImpossibleStateError.
         """
@@ -113,7 +121,8 @@ class LeaseTable:
             if leases[shard].ended or not leases[shard].epoch < epoch <= version:
                 raise ImpossibleStateError(f"{writer} takes {shard} in epoch {epoch}: it is {leases[shard]}")
             leases[shard] = Lease(writer, epoch)
-        return replace(self, version=version, writer=writer, leases=_without_followed(leases))
+        asked = self.drained.union(drained).difference(cleaned)
+        return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def _has_ended(self, shard: str) -> bool:
         return shard in self.leases and self.leases[shard].ended

@@ -23,6 +23,8 @@ def table_to_bytes(table: LeaseTable) -> bytes:
             "writer": table.writer,
             "start": start_to_json(table.start),
             "workers": workers,
+            **({"drained": sorted(table.drained)} if table.drained else {}),
+            **({"closed": True} if table.is_closed else {}),
             "leases": json_documents.by_stream(leases),
         }
     )
@@ -36,7 +38,9 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
         leases = {
             shard: _lease_from_json(shard, entry, workers) for shard, entry in json_documents.by_key(content["leases"])
         }
-        return LeaseTable(int(content["version"]), content["writer"], start_from_json(content["start"]), leases)
+        start, drained = start_from_json(content["start"]), frozenset(content.get("drained", ()))
+        is_closed = bool(content.get("closed", False))
+        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, is_closed)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise StateError(f"{place} cannot be read: {error!r}") from error
 

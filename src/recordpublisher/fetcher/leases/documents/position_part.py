@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -40,6 +40,38 @@ class StoredPosition:
 
 
 Positions = Mapping[PositionKey, StoredPosition]
+TIP_MS = 300_000
+"""When a shard at rest was last read at its tip changes with each read. It is compared with retentions of a day and more."""
+
+
+def is_stored(positions: Positions, stored: Positions) -> bool:
+    """Whether these positions need no write: they are those that are stored, but for times of reads at the tip (E2)."""
+    if positions == stored:
+        return True
+    return positions.keys() == stored.keys() and all(
+        _is_same(each.state, stored[key].state)
+        and (each.children, each.is_idle) == (stored[key].children, stored[key].is_idle)
+        for key, each in positions.items()
+    )
+
+
+def _is_same(state: ShardState, stored: ShardState) -> bool:
+    if state.tip_ms is None or stored.tip_ms is None:
+        return state == stored
+    return state.tip_ms - stored.tip_ms < TIP_MS and replace(state, tip_ms=stored.tip_ms) == stored
+
+
+def positions_to_json(positions: Positions) -> list[Any]:
+    """A plain list, sorted by shard and epoch."""
+    return [
+        [shard, epoch, stored.to_json()]
+        for (shard, epoch), stored in sorted(positions.items(), key=lambda each: each[0])
+    ]
+
+
+def positions_from_json(content: Any) -> Positions:
+    """The inverse of `positions_to_json`. Raises: KeyError, TypeError, ValueError, AttributeError for anything else."""
+    return {PositionKey(shard, epoch): StoredPosition.from_json(stored) for shard, epoch, stored in content}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +85,7 @@ class PositionPart:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        positions = [
-            [shard, epoch, stored.to_json()]
-            for (shard, epoch), stored in sorted(self.positions.items(), key=lambda each: each[0])
-        ]
+        positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
         return json_documents.to_bytes({"worker": self.worker, "write": self.write, **sealed, "positions": positions})
 
@@ -65,10 +94,7 @@ class PositionPart:
         """The inverse of `to_bytes`. Raises: StateError naming the place."""
         content = json_documents.from_bytes(value, place)
         try:
-            positions = {
-                PositionKey(shard, epoch): StoredPosition.from_json(stored)
-                for shard, epoch, stored in content["positions"]
-            }
+            positions = positions_from_json(content["positions"])
             return cls(content["worker"], content["write"], content.get("sealed", False), positions)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"{place} cannot be read: {error!r}") from error

@@ -21,6 +21,7 @@ class WorkerRecord:
     - `released`: the epoch of each shard that it has given up, with its last position stored.
     - `watermark`: the lowest one of its shards; None: one had no record yet. `is_idle`: none of them counts.
     - `group_watermark`: the highest value of the group that it knows (E8).
+    - `checkpoint_ms`: when it stored its last checkpoint, by its clock (epoch ms); for people, nothing is decided by it.
     - `loads`: the load level of each shard (`shard_loads.py`); absent: the lowest.
     """
 
@@ -35,6 +36,7 @@ class WorkerRecord:
     is_idle: bool = True
     group_watermark: int | None = None
     loads: Mapping[str, int] = field(default_factory=dict)
+    checkpoint_ms: int | None = None
 
     def has_released(self, shard: str, epoch: int) -> bool:
         """Whether it gave the shard up that it has had since this epoch."""
@@ -54,6 +56,7 @@ class WorkerRecord:
             "active": not self.is_idle or None,
             "groupWatermark": self.group_watermark,
             "loads": json_documents.by_stream(self.loads) or None,
+            "checkpoint": self.checkpoint_ms,
         }
         return json_documents.to_bytes({name: value for name, value in entries.items() if value is not None})
 
@@ -74,6 +77,7 @@ class WorkerRecord:
                 not content.get("active", False),
                 content.get("groupWatermark"),
                 dict(json_documents.by_key(content.get("loads", {}))),
+                content.get("checkpoint"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"{place} cannot be read: {error!r}") from error

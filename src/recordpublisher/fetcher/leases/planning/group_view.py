@@ -20,9 +20,14 @@ class GroupView:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The workers that shards are planned for: neither sealed nor leaving."""
+        """The workers that shards are planned for: neither sealed nor leaving, nor asked to leave."""
         members = (name for name, record in self.records.items() if not record.is_sealed and not record.is_leaving)
-        return tuple(sorted(members))
+        return tuple(sorted(set(members) - self.table.drained))
+
+    @property
+    def unsealed(self) -> set[str]:
+        """The workers that nobody has sealed."""
+        return {name for name, record in self.records.items() if not record.is_sealed}
 
     @property
     def has_handover(self) -> bool:

@@ -1,5 +1,5 @@
 "use strict";
-const POLL_MS = 2000, POINTS = 900, ROW_PX = 28, SPARE_ROWS = 10;
+const POLL_MS = 2000, HISTORY_MS = 30 * 60000, ROW_PX = 28, SPARE_ROWS = 10;
 const element = (id) => document.getElementById(id);
 let snapshot = null, receivedAt = 0, failedSince = null, sortBy = "lag", descending = true, shown = [], drawnTree = "";
 const history = [];
@@ -73,21 +73,25 @@ function drawSubtasks() {
   for (const each of snapshot.shards) if (known(readerOf(each))) owned.set(readerOf(each), (owned.get(readerOf(each)) ?? 0) + 1);
   const listed = snapshot.subtasks ?? [...owned.keys()].sort((a, b) => a < b ? -1 : 1).map((subtask) => ({ subtask }));
   const lines = listed.map((each) => {
-    const shards = owned.get(each.subtask) ?? 0, reasons = each.notReady ?? [];
+    const shards = owned.get(each.worker ?? each.subtask) ?? 0, reasons = each.notReady ?? [];
     const health = !known(each.responds) ? "health -" : !each.responds ? "does not respond" : reasons.length ? "not ready: " + reasons.join("; ") : "ready";
-    return make("li", `${each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
+    const checkpoint = known(each.checkpointAgeMs) ? `checkpoint ${duration(each.checkpointAgeMs)} ago` : "checkpoint -";
+    return make("li", `${each.worker ?? each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${checkpoint}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
   });
   element("subtasks").replaceChildren(...(lines.length ? lines : [make("li", "-")]));
 }
 function drawChart(name, index, text) {
   const values = history.map((point) => point[index]), last = values.at(-1);
   element(name + "-now").textContent = text(last);
-  const top = Math.max(...values.filter(known), 1), span = Math.max(history.length - 1, 1);
+  const [first, end] = [history[0].timeMs, history.at(-1).timeMs], span = Math.max(end - first, 1);
+  const top = values.filter(known).reduce((a, b) => Math.max(a, b), 1);
   let path = "", pen = "M";  // a value that is not known is a gap
-  values.forEach((value, at) => {
-    if (known(value)) { path += `${pen}${(at / span * 300).toFixed(1)} ${(58 - value / top * 54).toFixed(1)}`; pen = "L"; } else pen = "M";
+  history.forEach((point, at) => {
+    if (known(values[at])) { path += `${pen}${((point.timeMs - first) / span * 300).toFixed(1)} ${(58 - values[at] / top * 54).toFixed(1)}`; pen = "L"; } else pen = "M";
   });
-  element(name + "-chart").firstElementChild.setAttribute("d", path);
+  const chart = element(name + "-chart");
+  chart.firstElementChild.setAttribute("d", path);
+  chart.nextElementSibling.replaceChildren(make("span", `${duration(end - first)} ago`), make("span", `at most ${text(top)}`), make("span", "now"));
 }
 
 // A shard with two parents stands below the first of them.
@@ -130,7 +134,7 @@ function drawRows() {
   const to = Math.min(shown.length, from + Math.ceil(innerHeight / ROW_PX) + 2 * SPARE_ROWS);
   const space = (rows) => { const row = make("tr", null, "space"); row.ariaHidden = "true"; const cell = make("td"); cell.colSpan = COLUMNS.length; cell.style.height = rows * ROW_PX + "px"; row.append(cell); return row; };
   const rows = shown.slice(from, to).map((shard, at) => {
-    const row = make("tr", null, shard.alarm ? "alarm" : "");
+    const row = make("tr", null, shard.alarm ? "alarm" : shard.stage === "ENDED" ? "ended" : "");
     row.ariaRowIndex = from + at + 2;
     row.append(...COLUMNS.map(([name, , , text]) => make("td", text(shard), name === "shard" ? "text" : "")));
     return row;
@@ -164,8 +168,8 @@ function draw() {
   element("alignment").textContent = snapshot.alignment ?? "What alignment waits for: -";
   drawTotals();
   drawSubtasks();
-  drawChart("rate", 0, number);
-  drawChart("lag", 1, duration);
+  drawChart("rate", "recordsPerSecond", number);
+  drawChart("lag", "lagMs", duration);
   drawTree();
   chooseShards();
 }
@@ -195,8 +199,8 @@ async function read() {
   if (!snapshot || found.timeMs !== snapshot.timeMs) {
     snapshot = found;
     receivedAt = performance.now();
-    history.push([sum("recordsPerSecond"), most("lagMs")]);
-    if (history.length > POINTS) history.shift();
+    history.push({ timeMs: found.timeMs, recordsPerSecond: sum("recordsPerSecond"), lagMs: most("lagMs") });
+    while (history[0].timeMs < found.timeMs - HISTORY_MS) history.shift();
     draw();
   }
 }
@@ -204,6 +208,13 @@ async function poll() {
   await read();
   drawAge();
   setTimeout(poll, POLL_MS);
+}
+async function begin() {  // with what the process has kept since before this page was opened
+  try {
+    const response = await fetch("history.json", { cache: "no-store" });
+    history.push(...(await response.json()).slice(0, -1));  // the last point is that of the first reading
+  } catch { /* the first reading says what is wrong */ }
+  poll();
 }
 drawHead();
 element("filter").addEventListener("input", () => { element("scroll").scrollTop = 0; if (snapshot) chooseShards(); });
@@ -213,4 +224,4 @@ addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== element("filter")) { event.preventDefault(); element("filter").focus(); }
 });
 setInterval(drawAge, 1000);
-poll();
+begin();

@@ -13,11 +13,10 @@ from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import STREAMS
 
 from ..data_fetcher import DataFetcher
+from ..stream_names import streams_argument
 from .termination import call_on_eof, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
@@ -39,7 +38,7 @@ async def run_subtask(
     `more_exporters`, and where the properties say; or into `metrics_folder`, from where the supervisor reads them. Raises:
     RecordPublisherError and errors of the sink.
     """
-    fetcher = DataFetcher(streams_of(properties), properties, subtask=subtask, parallelism=parallelism)
+    fetcher = DataFetcher(streams_argument(properties), properties, subtask=subtask, parallelism=parallelism)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
 
     is_draining = False
@@ -59,7 +58,7 @@ async def run_subtask(
     if is_draining:
         return
     async with exporters_opened(exporters, FetchersHere([fetcher])), fetcher:
-        log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(streams_of(properties)))
+        log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()
@@ -75,14 +74,6 @@ def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Pat
     from recordpublisher.plugins.metrics.subtask_processes import SubtaskSocket
 
     return [SubtaskSocket(metrics_folder, subtask)]
-
-
-def streams_of(properties: Properties) -> list[str]:
-    """The streams of the job. Raises: ConfigurationError when there are none."""
-    given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
-    if not any(given):
-        raise ConfigurationError(STREAMS.key, None, "names or ARNs of streams, separated by commas")
-    return [name for name in given if name]
 
 
 async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.plugins.stores.durable_files import make_folder, why_not_writable
+from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties, Property
-from recordpublisher.publishers.properties.table import FILE_BUFFER
+from recordpublisher.publishers.properties.table import FILE_BUFFER, SHARD_ASSIGNMENT
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 
 from ..failed_commit_guard import FailedCommitGuard
 from .output_folder import OutputFolder, stored_states
+from .staged_files import HIDDEN, Files
+from .worker_positions import WORKERS, FileWorkerPositions
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
@@ -27,13 +31,19 @@ Rejected = list[tuple[RecordBatch, str]]
 
 @dataclass(frozen=True, slots=True)
 class WaitingBatch:
-    """A batch that waits for a checkpoint: its stream and shard, its first and last record, and its content in the sink's form."""
+    """A batch that waits for a checkpoint: its stream and shard, its first and last record, its content in the sink's form, its bytes."""
 
     stream: str
     shard_id: str
     first: str
     last: str
     content: Any
+    held_bytes: int
+
+    @property
+    def shard(self) -> str:
+        """As `Shard.key`."""
+        return f"{self.stream}/{self.shard_id}"
 
 
 class FileSink(Sink):
@@ -54,9 +64,8 @@ class FileSink(Sink):
         self._key = path.key
         self._limit = properties.value(FILE_BUFFER)
         self._context = SinkContext()
-        self._waiting: list[WaitingBatch] = []
-        self._waiting_bytes = 0
-        self._guard = FailedCommitGuard()
+        self._begin_empty()
+        self._worker_positions = FileWorkerPositions(Path(folder), self._commit, self._begin_empty)
 
     def prepare(self, batch: RecordBatch) -> Any:
         """On the event loop: the form in which a batch waits for the checkpoint; the batch itself unless another form is smaller."""
@@ -69,8 +78,11 @@ class FileSink(Sink):
     async def open(self, context: SinkContext) -> Sequence[State] | None:
         """Open the folder; returns the positions of all subtasks. Raises: ConfigurationError, StateError."""
         self._context = context
-        self._waiting, self._waiting_bytes, self._guard = [], 0, FailedCommitGuard()
+        self._begin_empty()
         try:
+            if context.is_elastic:
+                await asyncio.to_thread(self._open_elastic)
+                return None
             return await asyncio.to_thread(self._open) or None
         except OSError as error:
             raise ConfigurationError(
@@ -81,12 +93,29 @@ class FileSink(Sink):
         """The positions of all subtasks, read only. Raises: StateError."""
         return await asyncio.to_thread(stored_states, Path(self._path))
 
+    def worker_positions(self) -> FileWorkerPositions:
+        """The entries of workers, in the hidden folder."""
+        return self._worker_positions
+
+    def revoked(self, shards: Collection[str]) -> None:
+        """Drop what waits of these shards: it is read again by another process."""
+        self._keep([part for part in self._waiting if part.shard not in shards])
+
+    def checks(self) -> Checks:
+        """Whether this user can write into the folder, or create it."""
+
+        async def folder() -> str:
+            if (reason := await asyncio.to_thread(why_not_writable, Path(self._path))) is not None:
+                raise ConfigurationError(self._key, self._path, "a folder that this user can write", reason=reason)
+            return f"{self._path} can be written"
+
+        return {"folder": folder, **super().checks()}
+
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its sequence numbers cannot be file names."""
         _check_names(batch)
-        self._waiting.append(
-            WaitingBatch(batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1), self.prepare(batch))
-        )
+        names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
+        self._waiting.append(WaitingBatch(*names, self.prepare(batch), batch.held_bytes))
         self._waiting_bytes += batch.held_bytes
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
@@ -101,27 +130,49 @@ class FileSink(Sink):
             if self._waiting:
                 raise SinkError("a file sink writes files only at checkpoints: `flush` needs a checkpoint")
             return
-        with self._guard:
-            await self._commit(checkpoint.state)
-        self._waiting, self._waiting_bytes = [], 0
+        await self._commit(lambda files: asyncio.to_thread(self._folder.commit, files, checkpoint.state))
 
-    async def _commit(self, state: State) -> None:
-        rejected: Rejected = []
-        files = await asyncio.to_thread(self._files, rejected)
-        for record, reason in rejected:
-            await self._context.reject(record, reason)
-        try:
-            await asyncio.to_thread(self._folder.commit, files, state)
-        except OSError as error:
-            raise SinkError(f"the files of this checkpoint cannot be written: {error}") from error
+    async def _commit(self, store: Callable[[Files], Awaitable[None]], shards: Collection[str] | None = None) -> None:
+        """`store` commits the files of these shards (None: of all), which then wait no more."""
+        with self._guard:
+            parts = [part for part in self._waiting if shards is None or part.shard in shards]
+            rejected: Rejected = []
+            files = await asyncio.to_thread(self._files, parts, rejected)
+            for record, reason in rejected:
+                await self._context.reject(record, reason)
+            try:
+                await store(files)
+            except OSError as error:
+                raise SinkError(f"the files of this checkpoint cannot be written: {error}") from error
+        done = {id(part) for part in parts}
+        self._keep([part for part in self._waiting if id(part) not in done])
+
+    def _keep(self, parts: list[WaitingBatch]) -> None:
+        self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
+
+    def _begin_empty(self) -> None:
+        """What a commit that failed before may have written is of no importance any more."""
+        self._keep([])
+        self._guard = FailedCommitGuard()
 
     def _open(self) -> list[State]:
+        if any((Path(self._path) / HIDDEN / WORKERS).glob("*")):
+            raise self._refusal("STATIC", "ELASTIC")
         self._folder = OutputFolder(Path(self._path))
         return self._folder.open(self._context.subtask, self._context.parallelism)
 
-    def _files(self, rejected: Rejected) -> dict[str, Callable[[Path], None]]:
+    def _open_elastic(self) -> None:
+        if stored_states(Path(self._path)):
+            raise self._refusal("ELASTIC", "STATIC")
+        make_folder(Path(self._path) / HIDDEN / WORKERS)
+
+    def _refusal(self, given: str, stored: str) -> ConfigurationError:
+        reason = f"{self._path} has the positions of a job with {stored}, and records would come twice"
+        return ConfigurationError(SHARD_ASSIGNMENT.key, given, f"{stored}, or another folder", reason=reason)
+
+    def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
         by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}
-        for part in self._waiting:
+        for part in parts:
             by_shard.setdefault((part.stream, part.shard_id), []).append(part)
         made = {
             self._name(parts): self.file_writer([part.content for part in parts], rejected)

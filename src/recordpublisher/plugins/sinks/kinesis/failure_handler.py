@@ -38,6 +38,8 @@ class FailureHandler:
         self._has_warned = False
         self.error: BaseException | None = None
         self.was_raised = False
+        self.on_failed: Callable[[], None] | None = None
+        """Called when the sink has ended: nobody may call it for a while, and so learn of the error."""
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended the sink, if any; asynchronous errors reach the caller here (FLINK-9374)."""
@@ -47,7 +49,10 @@ class FailureHandler:
 
     def fail(self, error: BaseException) -> None:
         """End the sink with this error; the first error wins."""
-        self.error = self.error or error
+        if self.error is None:
+            self.error = error
+            if self.on_failed is not None:
+                self.on_failed()
 
     def reject(self, record: PendingRecord, reason: str) -> None:
         """Report an invalid record, which was not accepted. With `failOnError` raises SinkError; the sink continues."""

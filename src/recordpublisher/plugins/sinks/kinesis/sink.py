@@ -98,6 +98,7 @@ class KinesisSink(Sink):
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         self._context = context
         self._writer.permission.may_write = context.may_write
+        self._writer.call_when_failed(context.request_checkpoint)
         await self._writer.open()
         return None
 

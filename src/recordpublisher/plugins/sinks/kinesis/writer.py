@@ -59,6 +59,10 @@ class KinesisWriter:
         """What may be sent."""
         return self._pipeline.permission
 
+    def call_when_failed(self, on_failed: Callable[[], None]) -> None:
+        """Have a function called, once, when an error has ended the writer: the next call raises it."""
+        self._failures.on_failed = on_failed
+
     async def open(self) -> None:
         """Read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         self._max_record_bytes = (await self._pipeline.open()).max_record_bytes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from recordpublisher.plugins.host.function_property import import_check, imported_function
+from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..function_property import imported_function
 from .handler import is_coroutine_function
 from .sink import MapSink
 
@@ -22,6 +23,7 @@ class MapSinkFromProperties(MapSink):
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError(table.MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
+        self._function = function
         super().__init__(
             function,
             concurrency=value(table.MAP_CONCURRENCY),
@@ -34,3 +36,7 @@ class MapSinkFromProperties(MapSink):
             on_failure=value(table.MAP_ON_FAILURE),
             max_bytes=value(table.MAP_MAX_BYTES),
         )
+
+    def checks(self) -> Checks:
+        """The function was imported."""
+        return {"function": import_check(self._function)}

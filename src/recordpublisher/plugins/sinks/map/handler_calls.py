@@ -4,72 +4,89 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from recordpublisher.publishers.errors import SinkError
 
 from .deadlines import Deadlines
 
-Call = Callable[[Any], Coroutine[Any, Any, Any]]
-"""A coroutine function of one record, or of a list of them."""
+Call = Callable[[Any], Awaitable[Any]]
+"""Calls the handler with one record, or with a list of them."""
+Handle = Callable[[Any], Coroutine[Any, Any, Any]]
+_CANCELLED_ITSELF = "the handler has cancelled itself"
 
 
-@types.coroutine
-def await_and_notify(coroutine: Coroutine[Any, Any, Any], on_suspended: Callable[[], None]) -> Generator[Any, Any, Any]:
-    """Await `coroutine`; before it suspends for the first time, call `on_suspended`."""
-    try:
-        awaited = coroutine.send(None)
-        on_suspended()
-        while True:
-            try:
-                sent = yield awaited
-            except GeneratorExit:
-                coroutine.close()
-                raise
-            except BaseException as error:
-                awaited = coroutine.throw(error)
-            else:
-                awaited = coroutine.send(sent)
-    except StopIteration as finished:
-        return finished.value
+def unlimited(handle: Handle, on_suspended: Callable[[], None]) -> Call:
+    """Calls without a time-out; `on_suspended` is called when the handler suspends for the first time.
 
+    A handler that cancels itself has failed; CancelledError means that the worker is cancelled.
+    """
 
-def unlimited(call: Call, on_suspended: Callable[[], None]) -> Call:
-    """Calls without a time-out. A handler that cancels itself has failed; CancelledError means that the worker is cancelled."""
-
-    async def call_unlimited(records: Any) -> Any:
+    @types.coroutine
+    def call_unlimited(records: Any) -> Generator[Any, Any, Any]:
+        handling = handle(records)
         try:
-            return await await_and_notify(call(records), on_suspended)
+            awaited = handling.send(None)
+            on_suspended()
+            return (yield from _resumed(handling, awaited))
+        except StopIteration as finished:
+            return finished.value
         except asyncio.CancelledError as error:
             if _this_task().cancelling():
                 raise
-            raise SinkError("the handler has cancelled itself") from error
+            raise SinkError(_CANCELLED_ITSELF) from error
 
     return call_unlimited
 
 
-def limited(call: Call, on_suspended: Callable[[], None], deadlines: Deadlines, seconds: float) -> Call:
-    """Calls that raise TimeoutError after so many seconds; otherwise as `unlimited`."""
+def limited(handle: Handle, on_suspended: Callable[[], None], deadlines: Deadlines, seconds: float) -> Call:
+    """Calls that raise TimeoutError after so many seconds; otherwise as `unlimited`. One that never suspends costs no deadline."""
 
-    def start_time() -> None:
-        deadlines.start(_this_task())
-        on_suspended()
-
-    async def call_limited(records: Any) -> Any:
+    @types.coroutine
+    def call_limited(records: Any) -> Generator[Any, Any, Any]:
+        handling = handle(records)
         try:
-            return await await_and_notify(call(records), start_time)
+            awaited = handling.send(None)
+        except StopIteration as finished:
+            return finished.value
         except asyncio.CancelledError as error:
-            is_expired = deadlines.finish(_this_task())
             if _this_task().cancelling():
+                raise
+            raise SinkError(_CANCELLED_ITSELF) from error
+        worker = _this_task()
+        deadlines.start(worker)
+        on_suspended()
+        try:
+            return (yield from _resumed(handling, awaited))
+        except asyncio.CancelledError as error:
+            is_expired = deadlines.finish(worker)
+            if worker.cancelling():
                 raise
             if is_expired:
                 raise TimeoutError(f"no result within {seconds:g} s") from None
-            raise SinkError("the handler has cancelled itself") from error
+            raise SinkError(_CANCELLED_ITSELF) from error
         finally:
-            deadlines.finish(_this_task())
+            deadlines.finish(worker)
 
     return call_limited
+
+
+def _resumed(handling: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """Await the rest of a coroutine that has suspended with `awaited`."""
+    try:
+        while True:
+            try:
+                sent = yield awaited
+            except GeneratorExit:
+                handling.close()
+                raise
+            except BaseException as error:
+                awaited = handling.throw(error)
+            else:
+                awaited = handling.send(sent)
+    except StopIteration as finished:
+        return finished.value
 
 
 def _this_task() -> asyncio.Task[Any]:

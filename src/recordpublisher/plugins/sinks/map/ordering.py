@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
+from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.shards import Shard
 
 from .pending_record import KeyQueue, PendingBatch, PendingRecord
+from .shard_lineage import ShardLineage
 
 
 class Ordering(Enum):
@@ -31,6 +33,7 @@ class ReadyRecords:
         self._ordering = ordering
         self._queues: dict[str, dict[str, KeyQueue]] = {}
         """By stream and key."""
+        self._lineage = ShardLineage()
 
     def add(self, pending: PendingBatch) -> None:
         """Add a batch's records, in order."""
@@ -41,7 +44,7 @@ class ReadyRecords:
         queues = self._queues.setdefault(batch.stream, {})
         is_per_key, key = self._ordering is Ordering.PER_KEY, batch.shard_id
         if not is_per_key and key not in queues:
-            _wait_for_parents(batch.shard, queues)
+            self._wait_for_ancestors(batch.shard, queues)
         for index, record in enumerate(batch):
             if is_per_key:
                 if record.partition_key is None:  # AUTO record distribution: a record without a key has no order
@@ -56,6 +59,11 @@ class ReadyRecords:
                 queue.waiting = deque((PendingRecord(record, index, pending, queue),))
             else:
                 queue.waiting.append(PendingRecord(record, index, pending, queue))
+
+    def learn(self, state: State) -> None:
+        """The state of a checkpoint names the parents of each shard."""
+        if self._ordering is Ordering.PER_SHARD:
+            self._lineage.learn(state)
 
     def take(self, count: int) -> list[PendingRecord]:
         """Take up to `count` records that may be handled together; those of one key are in order."""
@@ -113,11 +121,10 @@ class ReadyRecords:
         if others and first.key_queue is not None:
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
-
-def _wait_for_parents(shard: Shard, queues: dict[str, KeyQueue]) -> None:
-    """Make the queue of a shard that has unhandled parents; it has no new parents later."""
-    parents = [queues[parent] for parent in shard.parents if parent in queues]
-    if parents:
-        child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
-        for parent in parents:
-            parent.children = [*(parent.children or ()), child]
+    def _wait_for_ancestors(self, shard: Shard, queues: dict[str, KeyQueue]) -> None:
+        """Make the queue of a shard that has unhandled ancestors."""
+        parents = [queues[each] for each in sorted(self._lineage.begin(shard, queues.keys()))]
+        if parents:
+            child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
+            for parent in parents:
+                parent.children = [*(parent.children or ()), child]

@@ -142,7 +142,10 @@ class MapSink(Sink):
                 self._wait.is_draining = False
         else:
             await self._wait_until(lambda: True)
-        return None if checkpoint is None else self._positions.handled_state(checkpoint.state)
+        if checkpoint is None:
+            return None
+        self._ready.learn(checkpoint.state)
+        return self._positions.handled_state(checkpoint.state)
 
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""

@@ -1,9 +1,8 @@
-"""SqlSink: writes rows and positions in one transaction, fenced by generation (S6)."""
+"""SqlSink: writes rows and positions in one transaction, fenced by generation or by worker (S6)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
@@ -11,22 +10,23 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JOB_NAME, SQL_BUFFER, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.table import JOB_NAME, SHARD_ASSIGNMENT, SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
-from ..failed_commit_guard import FailedCommitGuard
 from .positions import PositionTable
-from .rows import Row
-from .target_table import RejectedRowsError, TargetTable
+from .row_buffer import RowBuffer
+from .target_table import TargetTable
+from .worker_positions import SqlWorkerPositions
+from .worker_table import WorkerTable
 
-POSITIONS = "recordpublisher_positions"
+POSITIONS, WORKERS = "recordpublisher_positions", "recordpublisher_workers"
 
 
 class SqlSink(Sink):
     """Owns the batches that wait for a checkpoint, and the connection.
 
-    A checkpoint is one short transaction: check that the generation is still ours, insert the rows, store the positions. So a crash
-    leaves rows and positions or neither, and a suspended process holds no locks between checkpoints. When more than
+    A checkpoint is one short transaction: check that the generation, or the worker, is still ours, insert the rows, store the positions.
+    So a crash leaves rows and positions or neither, and a suspended process holds no locks between checkpoints. When more than
     `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
@@ -38,37 +38,46 @@ class SqlSink(Sink):
         if job is None:
             reason = "the sql sink keeps the job's positions under this name"
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason=reason)
+        self._job = job
         self._table_name = properties.value(SQL_TABLE)
-        self._limit = properties.value(SQL_BUFFER)
-        self._positions = PositionTable(POSITIONS, job, self._table_name)
         self._database = Database(uri, SQL_URI.key, properties)
+        self._positions = PositionTable(POSITIONS, job, self._table_name)
+        self._workers = WorkerTable(WORKERS, job, self._table_name)
+        self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
+        self._worker_positions = SqlWorkerPositions(self._database, self._buffer, self._workers)
         self._context = SinkContext()
         self._generation = 0
         self._checkpoints = 0
-        self._waiting: list[RecordBatch] = []
-        self._waiting_bytes = 0
-        self._guard = FailedCommitGuard()
 
     async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Take the next generation; returns the positions of all subtasks.
+        """Take the next generation; returns the positions of all subtasks. With ELASTIC assignment: None, and no generation is taken.
 
         Raises: ConfigurationError, RetriesExhaustedError, StateError.
         """
-        self._context = context
-        self._checkpoints, self._waiting, self._waiting_bytes, self._guard = 0, [], 0, FailedCommitGuard()
+        self._context, self._checkpoints = context, 0
+        if context.is_elastic:
+            self._buffer.open(context, await self._database.transaction(self._open_elastic))
+            return None
         self._database.session_name = self._positions.session_name(context.subtask, context.parallelism)
-        return await self._database.transaction(self._open) or None
+        target, states = await self._database.transaction(self._open)
+        self._buffer.open(context, target)
+        return states or None
 
     async def stored_positions(self) -> Sequence[State]:
         """The positions of all subtasks, read only. Raises: RetriesExhaustedError, StateError."""
         return await self._database.transaction(self._positions.stored) if self._database.exists() else []
 
+    def worker_positions(self) -> SqlWorkerPositions:
+        """The rows of workers, in a table of their own."""
+        return self._worker_positions
+
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.held_bytes
-        if self._waiting_bytes >= self._limit:
-            self._context.request_checkpoint()
+        self._buffer.add(batch)
+
+    def revoked(self, shards: Collection[str]) -> None:
+        """Drop what waits of these shards: it is read again by another process."""
+        self._buffer.drop(shards)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
         """Commit the waiting rows together with the checkpoint's state.
@@ -77,48 +86,45 @@ class SqlSink(Sink):
         RetriesExhaustedError when the database is unreachable.
         """
         if checkpoint is None:
-            if self._waiting:
+            if not self._buffer.is_empty:
                 raise SinkError("the sql sink commits rows only with their positions: `flush` needs a checkpoint")
             return
-        with self._guard:
-            rows = await self._database.in_thread(self._rows)
-            await self._reject([row for row in rows if row.reason])
-            await self._commit([row for row in rows if not row.reason], checkpoint.state)
-        self._waiting, self._waiting_bytes = [], 0
+        self._checkpoints += 1
+        subtask, generation, number, state = (
+            self._context.subtask,
+            self._generation,
+            self._checkpoints,
+            checkpoint.state,
+        )
+
+        def begin(connection: Connection) -> bool:
+            return self._positions.last_checkpoint(connection, subtask, generation) < number
+
+        await self._buffer.commit(begin, lambda connection: self._positions.keep(connection, subtask, number, state))
 
     async def close(self) -> None:
         """Close the connection; rows that wait for a checkpoint are not written."""
         await self._database.close()
 
-    def _open(self, connection: Connection) -> list[State]:
+    def _open(self, connection: Connection) -> tuple[TargetTable, list[State]]:
+        if self._workers.targets(connection):
+            raise self._refusal(WORKERS, "STATIC", "ELASTIC")
         self._positions.stored(connection)  # those of another table are refused before a running job is replaced
         self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
-        self._target = TargetTable(connection, self._table_name)
-        return self._positions.load(connection)
+        return TargetTable(connection, self._table_name), self._positions.load(connection)
 
-    def _rows(self) -> list[Row]:
-        return [row for batch in self._waiting for row in self._target.rows.rows(batch)]
+    def _open_elastic(self, connection: Connection) -> TargetTable:
+        if self._positions.stored(connection):
+            raise self._refusal(POSITIONS, "ELASTIC", "STATIC")
+        others = self._workers.targets(connection) - {self._table_name}
+        if others:
+            reason = f"the processes of job '{self._job}' write to table '{others.pop()}'"
+            raise ConfigurationError(
+                SQL_TABLE.key, self._table_name, f"the same table, or another {JOB_NAME.key}", reason=reason
+            )
+        self._workers.create(connection)
+        return TargetTable(connection, self._table_name)
 
-    async def _commit(self, rows: list[Row], state: State) -> None:
-        """Commit; retry without the rows that the database rejects, until it rejects none."""
-        self._checkpoints += 1
-        while True:
-            try:
-                await self._database.transaction(partial(self._insert, rows=rows, state=state))
-            except RejectedRowsError as error:
-                await self._reject(error.rows)
-                bad = {(id(row.batch), row.index) for row in error.rows}
-                rows = [row for row in rows if (id(row.batch), row.index) not in bad]
-            else:
-                return
-
-    def _insert(self, connection: Connection, rows: list[Row], state: State) -> None:
-        done = self._positions.last_checkpoint(connection, self._context.subtask, self._generation)
-        if done >= self._checkpoints:
-            return  # an earlier attempt has committed, only its response was lost
-        self._target.insert(connection, rows)
-        self._positions.keep(connection, self._context.subtask, self._checkpoints, state)
-
-    async def _reject(self, rows: list[Row]) -> None:
-        for row in rows:
-            await self._context.reject(row.record, row.reason)
+    def _refusal(self, table: str, given: str, stored: str) -> ConfigurationError:
+        reason = f"table {table} has positions of job '{self._job}' with {stored}, and rows would come twice"
+        return ConfigurationError(SHARD_ASSIGNMENT.key, given, f"{stored}, or another {JOB_NAME.key}", reason=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from typing import Protocol
 
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError
 
 from ..options import SparkOptions
+from ..outages import Outage, OutageWatch, is_outage, longest_of, outage_figures
 from ..python_worker import WorkerLoop
 from .back_pressure import BackPressure
 from .row_file import StoredFile
@@ -20,6 +23,10 @@ from .wal_offset import WalOffset
 from .wal_planner import Limits, WalPlanner
 
 LOG = logging.getLogger("recordpublisher.spark")
+STEADY_SECONDS = 60.0
+"""A fetcher that has run for so long has met no outage, or its outage is over: its retries end earlier by default."""
+LONGEST_PAUSE_SECONDS = 4.0
+"""Spark can stop a query only between two calls."""
 
 
 class BackgroundFetcher(Protocol):
@@ -31,9 +38,16 @@ class BackgroundFetcher(Protocol):
     def has_ended(self) -> bool:
         """Whether it has read to the tips of all shards. Raises: the error that ended it."""
 
+    @property
+    def outage(self) -> Outage | None:
+        """What keeps it from reading."""
+
 
 class DriverFetcher:
-    """Owns the fetcher, on the event loop of the driver's Python process. It ends with the process; its state is in the log."""
+    """Owns the fetcher, on the event loop of the driver's Python process. It ends with the process; its state is in the log.
+
+    A fetcher that ends because a service is away is started again, as a job's supervisor would, for at most `maxOutage`.
+    """
 
     def __init__(
         self, options: SparkOptions, store: WriteOnceStore, pressure: BackPressure, loop: WorkerLoop, clock: Clock
@@ -43,7 +57,13 @@ class DriverFetcher:
         self._pressure = pressure
         self._loop = loop
         self._clock = clock
+        self._watch = OutageWatch(options.max_outage_ms, clock)
         self._work: Future[int] | None = None
+
+    @property
+    def outage(self) -> Outage | None:
+        """The outage that ended the last start, until the next one has run for a minute."""
+        return self._watch.longest
 
     def start(self, stop_at_tip: bool) -> None:
         """Begin to read on the loop."""
@@ -58,8 +78,18 @@ class DriverFetcher:
         return True
 
     async def _fetch(self, stop_at_tip: bool) -> int:
-        fetcher = await WalFetcher.take_over(self._options, self._store, self._pressure, self._clock)
-        return await fetcher.run(stop_at_tip)
+        while True:
+            steady = asyncio.get_running_loop().call_later(STEADY_SECONDS, self._watch.on_success)
+            try:
+                fetcher = await WalFetcher.take_over(self._options, self._store, self._pressure, self._clock)
+                return await fetcher.run(stop_at_tip)
+            except RecordPublisherError as error:
+                if not is_outage(error):
+                    raise
+                pause = self._watch.on_failure(error)
+            finally:
+                steady.cancel()
+            await asyncio.sleep(pause)
 
 
 class QueryDriver:
@@ -81,15 +111,17 @@ class QueryDriver:
         self._loop = loop
         self._sleep = sleep
         self._is_available_now = False
+        self._watch = OutageWatch(options.max_outage_ms, planner.clock)
 
     @property
     def figures(self) -> dict[str, object]:
-        """Progress figures of the last planned batch."""
-        return self._planner.figures
+        """Progress figures of the last planned batch, and the outage if there is one."""
+        outage = longest_of(self._watch.longest, self._fetcher.outage)
+        return {**self._planner.figures, **outage_figures(outage)}
 
     def initial_offset(self) -> WalOffset:
         """The offset before the first entry."""
-        return self._loop.run(self._planner.initial_offset())
+        return self._watch.wait_out(lambda: self._loop.run(self._planner.initial_offset()), self._sleep)
 
     def prepare_available_now(self) -> None:
         """The run ends at the tips of the shards (Trigger.AvailableNow)."""
@@ -101,23 +133,34 @@ class QueryDriver:
         while True:
             self._fetcher.start(self._is_available_now)
             has_ended = self._fetcher.has_ended()  # before the plan, so that the plan has its last rows
-            planned = self._loop.run(self._plan(start, limits))
+            planned, pause = self._try_plan(start, limits)
             if planned is not None:
                 LOG.info("batch %s of query %s: %s", planned.batch, planned.query, self._planner.figures)
                 return planned
-            if self._is_available_now and has_ended:
+            if self._is_available_now and has_ended and not pause:
                 return None
-            self._sleep(self._planner.store.poll_seconds)  # Spark itself calls again after 10 ms
+            self._sleep(pause or self._planner.store.poll_seconds)  # Spark itself calls again after 10 ms
             if not self._is_available_now:
                 return None
 
     def files(self, start: WalOffset, end: WalOffset) -> list[StoredFile]:
         """The batch's files. One task reads them all, so that the rows of a shard stay in order (S2)."""
-        return self._loop.run(self._planner.files(start, end))
+        return self._watch.wait_out(lambda: self._loop.run(self._planner.files(start, end)), self._sleep)
 
     def commit(self, end: WalOffset) -> None:
         """Spark has committed a batch; older entries are purged in the background."""
         self._loop.start(self._planner.commit(end))
+
+    def _try_plan(self, start: WalOffset, limits: Limits) -> tuple[WalOffset | None, float]:
+        """The next batch, if there is one; and how long to wait when the log cannot be listed because its store is away."""
+        try:
+            planned = self._loop.run(self._plan(start, limits))
+        except RecordPublisherError as error:
+            if not is_outage(error):
+                raise
+            return None, min(self._watch.on_failure(error), LONGEST_PAUSE_SECONDS)
+        self._watch.on_success()
+        return planned, 0.0
 
     async def _plan(self, start: WalOffset, limits: Limits) -> WalOffset | None:
         self._pressure.read_up_to(start.entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
+from ..outages import MAX_OUTAGE, OutageWatch
 from ..python_worker import WorkerLoop
 from .wal_identity import IDENTITY
 
@@ -65,12 +67,19 @@ def read_table(file: StoredFile, content: bytes) -> Any:
     return table
 
 
-def rows_of(files: Sequence[StoredFile], store: WriteOnceStore, loop: WorkerLoop, location: str) -> Iterator[Any]:
-    """In a task: the files' rows as Arrow batches, the same for every attempt, action and restart.
+def rows_of(
+    files: Sequence[StoredFile],
+    store: WriteOnceStore,
+    loop: WorkerLoop,
+    location: str,
+    watch: OutageWatch | None = None,
+) -> Iterator[Any]:
+    """In a task: the files' rows as Arrow batches, the same for every attempt, action and restart. Waits for a store that is away.
 
-    Raises: ConfigurationError when the driver's log is not visible here, StateError.
+    Raises: ConfigurationError when the driver's log is not visible here, StateError, OutageError.
     """
-    return _in_batches(_fetched(file, store, loop, location) for file in files)
+    watch = watch or OutageWatch(MAX_OUTAGE.default)
+    return _in_batches(watch.wait_out(partial(_fetched, file, store, loop, location)) for file in files)
 
 
 def _fetched(file: StoredFile, store: WriteOnceStore, loop: WorkerLoop, location: str) -> Any:

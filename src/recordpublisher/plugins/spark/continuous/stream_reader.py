@@ -17,6 +17,7 @@ from recordpublisher.publishers.clock import SystemClock
 from ..arrow_rows import ARROW_SCHEMA, chosen_of
 from ..driver_errors import one_sentence
 from ..options import SparkOptions
+from ..outages import OutageWatch
 from ..python_worker import log_to_stderr, worker_loop
 from .query_driver import QueryDriver, query_driver
 from .row_file import StoredFile, rows_of
@@ -90,7 +91,9 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        rows = rows_of(partition.files, self._store(), worker_loop(), self._options.metadata_location)
+        options = self._options
+        watch = OutageWatch(options.max_outage_ms)
+        rows = rows_of(partition.files, self._store(), worker_loop(), options.metadata_location, watch)
         return (chosen_of(batch, self._schema) for batch in rows)
 
     def _driver(self) -> QueryDriver:
@@ -98,7 +101,8 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             log_to_stderr()
             LOG.warning(EXPERIMENTAL)
             store = self._store()
-            worker_loop().run(check_location(store, self._options.metadata_location))
+            watch = OutageWatch(self._options.max_outage_ms)
+            watch.wait_out(lambda: worker_loop().run(check_location(store, self._options.metadata_location)))
             self._query_driver = query_driver(self._options, store, worker_loop(), SystemClock())
         return self._query_driver
 

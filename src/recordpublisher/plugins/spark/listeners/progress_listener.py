@@ -19,10 +19,10 @@ from .progress_metrics import page_of_queries
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """`spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))` serves `/metrics` in the driver's process.
+    """`spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))` serves `/metrics` in this process: the driver's, or the
+    client's over Spark Connect.
 
-    The figures are those of `latestOffset` in the progress, for each query that reads with this library. Queries over Spark Connect have
-    their listeners in the server, which serves the page.
+    The figures are those of `latestOffset` in the progress, for each query that reads with this library.
     """
 
     def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
@@ -48,19 +48,24 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Keep the figures of the last batch."""
-        progress = event.progress
+        self._keep(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Keep the figures as they are without a new batch: this event, one in ten seconds, does not have them, the query has."""
+        query = None if self.spark is None else self.spark.streams.get(str(event.id))
+        if query is not None and (progress := query.lastProgress) is not None:
+            self._keep(progress)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Forget the run."""
+        self._runs.pop(str(event.runId), None)
+
+    def _keep(self, progress: Any) -> None:
         found = [figures for source in progress.sources if (figures := _figures_of(source.latestOffset)) is not None]
         if found:
             of_query = {"inputRowsPerSecond": progress.inputRowsPerSecond, "batchDurationMs": progress.batchDuration}
             name = progress.name or str(progress.id)
             self._runs[str(progress.runId)] = (name, [{**of_query, **figures} for figures in found])
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing: the figures of the last batch stay."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Forget the run."""
-        self._runs.pop(str(event.runId), None)
 
     async def _page(self) -> Page:
         return Page(page_of_queries(list(self._runs.values())).encode(), content_type=CONTENT_TYPE)

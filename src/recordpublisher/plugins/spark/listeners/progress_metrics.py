@@ -29,9 +29,19 @@ PROGRESS_METRICS = (
     ProgressMetric("atTip", "at_tip_shards", "shards whose last read reached the tip"),
     ProgressMetric("tasks", "tasks", "tasks of the batch"),
     ProgressMetric("records", "records_total", "records so far", kind="counter"),
-    ProgressMetric("lastBatchRecords", "last_batch_records", "records of the batch before"),
+    ProgressMetric("bytes", "bytes_total", "bytes so far, before de-aggregation", kind="counter"),
+    ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),
+    ProgressMetric("lastBatchBytes", "last_batch_bytes", "bytes of the last batch that ended"),
+    ProgressMetric("recordsPerSecond", "records_per_second", "records of that batch by the time since it was planned"),
+    ProgressMetric("bytesPerSecond", "bytes_per_second", "bytes of that batch by the time since it was planned"),
     ProgressMetric(
         "millisBehindLatest", "behind_latest_seconds", "how far the shard that is furthest behind was", 1000
+    ),
+    ProgressMetric(
+        "minMillisBehindLatest", "behind_latest_min_seconds", "how far the shard that is least behind was", 1000
+    ),
+    ProgressMetric(
+        "avgMillisBehindLatest", "behind_latest_avg_seconds", "how far the shards were behind, average", 1000
     ),
     ProgressMetric("globalWatermark", "global_watermark_timestamp_seconds", "the global watermark", 1000),
     ProgressMetric(

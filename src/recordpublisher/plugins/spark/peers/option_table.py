@@ -30,6 +30,7 @@ START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", "earliest": "TRIM_H
 LOSS = {"true": "FAIL", "false": "CONTINUE"}
 ROLE = {"aws.credentials.provider": "ASSUME_ROLE"}
 ACCESS_KEY, SECRET_KEY = "aws.credentials.provider.basic.accesskeyid", "aws.credentials.provider.basic.secretkey"
+TEMPORARY = "aws.credentials.provider.basic.sessiontoken"
 ROLE_ARN, ROLE_SESSION = "aws.credentials.provider.role.arn", "aws.credentials.provider.role.sessionname"
 STREAM, START_AT, PUBLISHER = "flink.spark.stream", "flink.stream.initpos", "flink.stream.recordpublisher"
 WINDOW, PER_READ = "flink.spark.window.millis", "flink.shard.getrecords.maxrecordcount"
@@ -75,6 +76,7 @@ AWSLABS = (
     PeerOption("kinesis.stsEndpointUrl", "aws.credentials.provider.role.stsendpoint"),
     PeerOption("kinesis.awsAccessKeyId", ACCESS_KEY),
     PeerOption("kinesis.awsSecretKey", SECRET_KEY),
+    PeerOption("kinesis.sessionToken", TEMPORARY),
     PeerOption("kinesis.credentialProviderClass", refused=CREDENTIALS),
     PeerOption("kinesis.credentialProviderParam", refused=CREDENTIALS),
     PeerOption("kinesis.subscribeToShard.timeoutSec", refused="use 'flink.spark.efo.window.millis'"),
@@ -95,6 +97,8 @@ QUBOLE = (
     PeerOption("endpointUrl", "aws.endpoint"),
     PeerOption("awsAccessKeyId", ACCESS_KEY),
     PeerOption("awsSecretKey", SECRET_KEY),
+    PeerOption("sessionToken", TEMPORARY),
+    PeerOption("regionName", "aws.region"),
     PeerOption("awsSTSRoleARN", ROLE_ARN, also=ROLE),
     PeerOption("awsSTSSessionName", ROLE_SESSION),
     PeerOption("awsUseInstanceProfile", refused=CREDENTIALS),

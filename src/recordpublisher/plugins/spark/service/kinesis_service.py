@@ -14,7 +14,8 @@ from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.runtime.stream_lister import StreamLister, stream_names
+from recordpublisher.plugins.runtime.stream_lister import StreamLister
+from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -124,6 +125,10 @@ class KinesisService:
             time.sleep(seconds)
             return False
         return self._watch.found.wait(seconds)
+
+    def finds_nothing(self, seconds: float) -> bool:
+        """Wait for the watch's first look at every shard; there is no time for that with more than a hundred a second."""
+        return self._watch is not None and self._watch.finds_nothing(seconds)
 
     def stop_watching(self) -> None:
         """End the watch."""

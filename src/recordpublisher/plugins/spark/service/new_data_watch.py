@@ -53,10 +53,17 @@ class NewDataWatch:
         self._loop = loop
         self._is_over = asyncio.Event()
         self.found = threading.Event()
+        self._first_look = threading.Event()
+        self._unseen: set[Shard] = set()
 
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
         """Watch in the background."""
+        self._unseen = set(shards)
         self._loop.start(self._watch(dict(shards)))
+
+    def finds_nothing(self, seconds: float) -> bool:
+        """Wait for the first response of every shard; returns whether all came within `seconds`, and none of them ended the watch."""
+        return self._first_look.wait(seconds) and not self.found.is_set()
 
     def stop(self) -> None:
         """End the watch; returns at once."""
@@ -95,7 +102,11 @@ class NewDataWatch:
         if batch.records:
             self._finish()
             await self._is_over.wait()
+        self._unseen.discard(batch.shard)
+        if not self._unseen:
+            self._first_look.set()
 
     def _finish(self) -> None:
         self.found.set()
+        self._first_look.set()
         self._is_over.set()

@@ -65,6 +65,10 @@ class PlanningPort(Protocol):
         """Wait up to `seconds` for a record, end or error of a watched shard; returns whether there was one since the watch began."""
         ...
 
+    def finds_nothing(self, seconds: float) -> bool:
+        """Wait up to `seconds` for a first look at every watched shard; returns whether that was done and found nothing new."""
+        ...
+
     def stop_watching(self) -> None:
         """End the watch."""
         ...

@@ -137,7 +137,7 @@ class BatchOffset:
     - `tasks`: how many tasks share the shards to read.
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
-    - `records`: emitted by all earlier batches, including those of shards that are no longer in the offset.
+    - `records`, `bytes`: emitted by all earlier batches, including those of shards that are no longer in the offset.
     - `start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
     - `store_token`: the token in the claim store at the planning of the batch. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks came since, in an AvailableNow run that waited for a service.
@@ -153,6 +153,7 @@ class BatchOffset:
     global_watermark: int | None = None
     emit_limit: int | None = None
     records: int = 0
+    bytes: int = 0
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     store_token: str = ""
     waits: int = 0
@@ -180,6 +181,7 @@ class BatchOffset:
             "globalWatermark": self.global_watermark,
             "emitLimit": self.emit_limit,
             "records": self.records,
+            "bytes": self.bytes or None,
             "start": start_to_json(self.start),
             "storeToken": self.store_token,
             "waits": self.waits or None,
@@ -218,6 +220,7 @@ class BatchOffset:
             global_watermark=plain.get("globalWatermark"),
             emit_limit=plain.get("emitLimit"),
             records=plain.get("records", 0),
+            bytes=plain.get("bytes", 0),
             start=start_from_json(plain["start"]),
             store_token=plain["storeToken"],
             waits=plain.get("waits", 0),

@@ -19,10 +19,16 @@ from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset, random_id
-from .batch_progress import progress_figures, progress_line
+from .batch_progress import QueryProgress
 from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .next_offset import AvailableNow, PlanInputs, next_offset
-from .planning_pause import PlanningPause, UnansweredReads, found_nothing_new, next_batch_due_ms
+from .planning_pause import (
+    FIRST_LOOK_SECONDS,
+    PlanningPause,
+    UnansweredReads,
+    has_read_everything,
+    next_batch_due_ms,
+)
 from .query_warnings import QueryWarnings
 from .read_task import TaskPlan
 from .reshards import children_of, new_shards, unread_shard
@@ -54,13 +60,14 @@ class BatchPlanner:
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     last: BatchOffset | None = None
-    """The last planned batch, for progress reports."""
+    """The last planned batch."""
     is_available_now: bool = False
     """Stop at the tips as of the first plan (Trigger.AvailableNow)."""
     _available_now: AvailableNow | None = None
     _finished: set[str] = field(default_factory=set)
     _lost: frozenset[str] | None = None
     _pause: PlanningPause | None = None
+    _progress: QueryProgress | None = None
     _listed_at_batch: int = 0
     _is_location_checked: bool = False
     reads: UnansweredReads = field(init=False)
@@ -104,11 +111,11 @@ class BatchPlanner:
         return task_plans(offset, self.options, token, self.service.consumer_arns(), lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
-        """The figures of the last plan; None before the first one."""
-        if self.last is None:
+        """The figures of the last batch; None before the first plan."""
+        if self._progress is None:
             return None
-        worst = self._least_retention_left(self.last)
-        return {**progress_figures(self.last), "timeToRetentionLossMs": None if worst is None else worst.left_ms}
+        worst = self._least_retention_left(self._progress.reached)
+        return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms}
 
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
@@ -188,16 +195,22 @@ class BatchPlanner:
 
     def _pause_if_quiet(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
         """Whether no batch is needed now. On a quiet stream this starts to watch the shards, and pauses planning."""
-        if not (claims.is_unread or found_nothing_new(start, offset, claims)):
-            return False
         now, probe_ms = self.clock.now_ms(), self.options.probe_ms
-        if claims.is_unread or self._available_now is not None:
+        if claims.is_unread:
             return now < start.planned_ms + probe_ms
+        if not has_read_everything(start, offset, claims):
+            return False
+        if self._available_now is not None:
+            return claims.is_quiet and now < start.planned_ms + probe_ms
         due_ms = max(next_batch_due_ms(offset, self._alignment()), start.planned_ms + probe_ms)
         if now >= due_ms or self.service.wait_for_new_data(0):
             return False
-        self._pause = PlanningPause(start.plan, min(due_ms, now + max(probe_ms, 1000)))
         self.service.watch({entry.shard: entry.state for entry in readable_shards(offset, limited=False)})
+        # after records there may be more already; Spark may not ask again before its next trigger
+        if not claims.is_quiet and not self.service.finds_nothing(FIRST_LOOK_SECONDS):
+            return False
+        self._pause = PlanningPause(start.plan, min(due_ms, now + max(probe_ms, 1000)))
+        self._progress = QueryProgress.after(start, offset, now, is_planned=False)
         return True
 
     def _record_plan(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> BatchOffset:
@@ -208,7 +221,8 @@ class BatchPlanner:
         self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
         self._warnings.after_batch(start, planned, claims)
         self._warnings.retention_left(self._least_retention_left(planned))
-        LOG.info(progress_line(start, planned))
+        self._progress = QueryProgress.after(start, planned, planned.planned_ms, is_planned=True)
+        LOG.info(self._progress.line())
         self._pause = None
         self.service.stop_watching()
         self.last = planned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,44 +10,69 @@ from .batch_offset import EMIT_NOTHING, BatchOffset
 from .shard_grouping import is_held, readable_shards
 
 
-def progress_figures(offset: BatchOffset) -> dict[str, Any]:
-    """Counts of a planned batch and of the one before, as plain values."""
-    entries = offset.shards.values()
-    behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
-    return {
-        "batch": offset.batch,
-        "shards": len(offset.shards),
-        "reading": len(readable_shards(offset)),
-        "tasks": offset.tasks,
-        "idle": sum(entry.idle for entry in entries),
-        "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
-        "atTip": sum(entry.at_tip for entry in entries),
-        "lastBatchRecords": sum(entry.last_records for entry in entries),
-        "records": offset.records,
-        "millisBehindLatest": max(behind, default=None),
-        "globalWatermark": offset.global_watermark,
-    }
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
 
+    While a quiet stream is watched, no batch follows: `batch` and `tasks` are those of the last one then.
+    """
 
-def progress_line(start: BatchOffset, offset: BatchOffset) -> str:
-    """What the last batch read, and what this one will read."""
-    figures = progress_figures(offset)
-    counts = {
-        "shards": "shards",
-        "reading": "reading",
-        "tasks": "tasks",
-        "idle": "idle",
-        "held": "held",
-        "at tip": "atTip",
-    }
-    seconds_ago = (offset.planned_ms - start.planned_ms) / 1000
-    behind = figures["millisBehindLatest"]
-    return (
-        f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {figures[key]}' for name, key in counts.items())}; "
-        f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
-        f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
-        f"the last batch had {figures['lastBatchRecords']} records and was planned {seconds_ago:.1f} s ago"
-    )
+    reached: BatchOffset
+    records: int
+    bytes: int
+    seconds: float
+
+    @classmethod
+    def after(cls, start: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
+        """`start` planned the last batch, and `offset` says where it ended; `is_planned`: the next one begins there now."""
+        shown = offset if is_planned else replace(offset, batch=start.batch, tasks=start.tasks)
+        records, size = offset.records - start.records, offset.bytes - start.bytes
+        return cls(shown, records, size, max(now_ms - start.planned_ms, 1) / 1000)
+
+    def figures(self) -> dict[str, Any]:
+        """Counts and rates as plain values."""
+        offset = self.reached
+        entries = offset.shards.values()
+        behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
+        return {
+            "batch": offset.batch,
+            "streams": sorted({entry.shard.stream for entry in entries}),
+            "shards": len(offset.shards),
+            "reading": len(readable_shards(offset)),
+            "tasks": offset.tasks,
+            "idle": sum(entry.idle for entry in entries),
+            "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
+            "atTip": sum(entry.at_tip for entry in entries),
+            "lastBatchRecords": self.records,
+            "lastBatchBytes": self.bytes,
+            "recordsPerSecond": round(self.records / self.seconds, 1),
+            "bytesPerSecond": round(self.bytes / self.seconds, 1),
+            "records": offset.records,
+            "bytes": offset.bytes,
+            "millisBehindLatest": max(behind, default=None),
+            "minMillisBehindLatest": min(behind, default=None),
+            "avgMillisBehindLatest": round(sum(behind) / len(behind)) if behind else None,
+            "globalWatermark": offset.global_watermark,
+        }
+
+    def line(self) -> str:
+        """What the last batch read, and what this one will read."""
+        offset, figures = self.reached, self.figures()
+        counts = {
+            "shards": "shards",
+            "reading": "reading",
+            "tasks": "tasks",
+            "idle": "idle",
+            "held": "held",
+            "at tip": "atTip",
+        }
+        behind = figures["millisBehindLatest"]
+        return (
+            f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {figures[key]}' for name, key in counts.items())}; "
+            f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
+            f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
+            f"the last batch had {self.records} records and was planned {self.seconds:.1f} s ago"
+        )
 
 
 def _limit(emit_limit: int | None) -> str:

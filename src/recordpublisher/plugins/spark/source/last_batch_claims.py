@@ -42,8 +42,13 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no record arrived and every shard was read to its tip or to the emit limit."""
-        return all(not read.records and (read.at_tip or read.past_event_time) for read in self.shards.values())
+        """Whether the batch has no records."""
+        return not any(read.records for read in self.shards.values())
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every shard was read to its tip or to the emit limit."""
+        return all(read.at_tip or read.past_event_time for read in self.shards.values())
 
     @property
     def is_unread(self) -> bool:

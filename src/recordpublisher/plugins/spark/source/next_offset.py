@@ -83,6 +83,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
         global_watermark=global_watermark,
         emit_limit=emit_limit,
         records=offset.records + sum(read.records for read in reads.values()),
+        bytes=offset.bytes + sum(read.bytes for read in reads.values()),
         shards=shards,
         waits=0,
     )

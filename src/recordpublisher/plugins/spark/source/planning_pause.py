@@ -20,6 +20,9 @@ TIP_CONFIRMATION_MS = 3_600_000
 """How often the tip of a quiet shard is confirmed and stored. It must be far below the shortest retention (24 h): whether records were lost
 while the job was stopped is judged by the later one of last record and last tip (S5)."""
 
+FIRST_LOOK_SECONDS = 1.0
+"""How long planning waits for a first look at every shard, after a batch that read records to all tips."""
+
 NO_RESPONSE = "no response to any read, however long it was waited for"
 
 
@@ -31,15 +34,17 @@ class PlanningPause:
     until_ms: int
 
 
-def found_nothing_new(start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
-    """Whether the last batch, planned by `start`, read nothing new, and every shard to read was at its tip.
+def has_read_everything(start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> bool:
+    """Whether the last batch, planned by `start`, left nothing that the next one could emit, as of its reads.
 
-    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough:
-    the watch finds what arrived since.
+    Every shard was read to its tip, or to a record that still lies above the emit limit. With a limit below the number of shards a batch
+    reads only some of them. For the others the tip that an earlier batch reached is enough: the watch finds what arrived since.
     """
-    is_unchanged = start.shards.keys() == offset.shards.keys() and start.emit_limit == offset.emit_limit
+    holds_nothing = all(entry.next_watermark is None for entry in offset.shards.values())
+    is_same_limit = start.emit_limit == offset.emit_limit or holds_nothing
+    is_unchanged = start.shards.keys() == offset.shards.keys() and is_same_limit
     all_seen = all(entry.key in claims.shards or entry.at_tip for entry in _all_readable(offset))
-    return start.batch > 0 and is_unchanged and all_seen and claims.is_quiet
+    return start.batch > 0 and is_unchanged and all_seen and claims.is_at_end
 
 
 def next_batch_due_ms(offset: BatchOffset, alignment: AlignmentSettings) -> int:

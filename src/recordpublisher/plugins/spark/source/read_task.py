@@ -24,7 +24,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..options import SparkOptions
-from ..outages import MAX_OUTAGE, OutageWatch, outage_error
+from ..outages import MAX_OUTAGE, OutageWatch
 from ..python_worker import worker_loop
 from ..service.task_properties import task_properties
 from .batch_offset import ShardOffset
@@ -35,7 +35,9 @@ LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 ENDLESS = 2**31
 REPLAY_SECONDS = 600.0
-"""A replay that has not found its records by then fails its task, which Spark retries. Longer, if outages may last longer."""
+"""A replay that has not found its records by then fails its task, which Spark retries. An outage is waited out beside that."""
+REPLAY_WINDOW_SECONDS = 10.0
+"""After so long a replay looks whether the service is away, and warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,10 @@ class TaskRead:
         publisher = plan.publisher if subscribes else plan.replay_publisher
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, plan.bounds, rows, publisher)
-        claim = self._claim_of(result, rows, subscribes, began_ms).to_bytes()
-        stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, claim))
-        return rows, ReadClaim.from_bytes(stored), stored == claim
+        claim = self._claim_of(result, rows, subscribes, began_ms)
+        content = claim.to_bytes()
+        stored = self._stored(lambda: self.store.put_if_absent(plan.batch, plan.name, content))
+        return (rows, claim, True) if stored == content else (rows, ReadClaim.from_bytes(stored), False)
 
     def _reserve_subscription(self) -> bool:
         """Reserve the batch's one subscription to this task's shards; False when another attempt, action or run has it."""
@@ -181,27 +184,49 @@ class TaskRead:
         """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
-        starts = {shard: state for shard, state in self.plan.start_states.items() if shard.key in counts}
         rows = ArrowRows(self.schema, may_drop=self.plan.accepts_loss)
-        if starts:
-            seconds = max(REPLAY_SECONDS, self.plan.max_outage_ms / 1000)
-            self._read_again(starts, Bounds(max_time=seconds, shard_limits=counts, stop_at_tip=True), rows)
+        self._read_again(self.plan.start_states, counts, rows)
         for key in counts:
             self._check_same_rows(key, claim.shards[key], rows)
         return rows
 
-    def _read_again(self, starts: Mapping[Shard, ShardState], bounds: Bounds, rows: ArrowRows) -> None:
-        began_ms = self.clock.now_ms()
+    def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
+        """Read so many records of each shard, window by window, or to its tip. Raises: OutageError when Kinesis was away for too long."""
+        until = self.clock.monotonic() + REPLAY_SECONDS
+        left = dict(counts)
+        while states := {shard: state for shard, state in states.items() if left.get(shard.key)}:
+            result = self._replay_window(states, left, rows)
+            if result is None:
+                return
+            is_failing = self._note_failures(result)
+            if result.reason is not EndReason.MAX_TIME or (not is_failing and self.clock.monotonic() >= until):
+                return
+            left = {
+                key: count - rows.counts.get(key, 0) for key, count in counts.items() if not _is_at_end(key, result)
+            }
+            states = {outcome.shard: outcome.state for outcome in result.shards.values()}
+
+    def _replay_window(
+        self, states: Mapping[Shard, ShardState], left: dict[str, int], rows: ArrowRows
+    ) -> BoundedResult | None:
+        limits = {shard.key: left[shard.key] for shard in states}
+        bounds = Bounds(max_time=REPLAY_WINDOW_SECONDS, shard_limits=limits, stop_at_tip=True)
         try:
-            result = self.read(starts, bounds, rows, self.plan.replay_publisher, is_replay=True)
+            return self.read(states, bounds, rows, self.plan.replay_publisher, is_replay=True)
         except DataLossError as error:  # a whole shard is past retention
             if not self.plan.accepts_loss:
                 raise
             LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", error)
-            return
+            return None
+
+    def _note_failures(self, result: BoundedResult) -> bool:
+        """Warn of shards whose reads fail; returns whether there are any."""
         for key, outcome in result.shards.items():
-            if outcome.failure is not None and result.reason is EndReason.MAX_TIME:
-                raise outage_error("Kinesis", began_ms, self.plan.max_outage_ms, f"{key}: {outcome.failure}")
+            if outcome.failure is None:
+                self._outages.on_success(key)
+            else:
+                self._outages.on_failure(f"{key}: {outcome.failure}", key)
+        return self._outages.longest is not None
 
     def _check_same_rows(self, key: str, claimed: ShardReadRange, rows: ArrowRows) -> None:
         """Compare the rows with the claim. When some are past retention and the job accepts that, keep the claimed ones that are left.
@@ -230,11 +255,18 @@ class TaskRead:
             )
 
 
+def _is_at_end(key: str, result: BoundedResult) -> bool:
+    """Whether a shard that was read has no more records."""
+    outcome = result.shards.get(key)
+    return outcome is not None and (outcome.at_tip or outcome.state.ended)
+
+
 def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, began_ms: int) -> ShardReadRange:
     return ShardReadRange(
         start=entry.state,
         end=outcome.state,
         records=rows.counts.get(entry.key, 0),
+        bytes=rows.bytes.get(entry.key, 0),
         first=rows.first.get(entry.key),
         last=rows.last.get(entry.key),
         at_tip=outcome.at_tip,

@@ -93,8 +93,19 @@ class ConsumerRegistrar:
             return
         self.is_stopping = True
         for stream, key in self._keys.items():
-            if self._ref_counts.release(key, clean=stream not in self._failed) and self._config.deregisters:
-                await self._deregister(key)
+            await self._release(stream, key)
+
+    async def release(self, stream: str) -> None:
+        """Release the consumer of one stream, as `close` does. `ensure` registers it again."""
+        async with self._locks[stream]:
+            self._arns.pop(stream, None)
+            key = self._keys.pop(stream, None)
+            if key is not None and not self.is_stopping:
+                await self._release(stream, key)
+
+    async def _release(self, stream: str, key: ConsumerKey) -> None:
+        if self._ref_counts.release(key, clean=stream not in self._failed) and self._config.deregisters:
+            await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:
         key = self._keys[stream]

@@ -1,0 +1,165 @@
+"""Examination: which checks doctor makes of a job or of streams, in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Registry
+from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import print_note
+from .findings import Finding, Verdict, problem
+from .job import JobChecks
+from .machine import (
+    CONNECTION,
+    FindEndpoint,
+    aws_findings,
+    kinesis_endpoints,
+    network_findings,
+    service_of,
+    version_findings,
+)
+from .own_source import OwnSource, has_own_source, own_source_of
+from .settings import settings_findings
+from .streams import StreamChecks, Use
+
+OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+"""Endpoints that are known to have DryRun."""
+
+
+async def examined(properties: Properties, uses: dict[str, Use], *, has_job: bool) -> list[Finding]:
+    """Every finding, in the order in which they are printed. `has_job`: the job's store and sinks are checked too."""
+    try:
+        registry = load_registry()
+    except PluginError as error:
+        return [problem("plugins", error)]
+    settings = await settings_findings(registry, properties, [*uses])
+    async with AsyncExitStack() as opened:
+        examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
+        return [*settings, *await (examination.of_job() if has_job else examination.of_streams())]
+
+
+class Examination:
+    """The checks of one job, or of streams. `targets`: the streams that Kinesis sinks write to. `opened` closes what is made."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        properties: Properties,
+        uses: dict[str, Use],
+        opened: AsyncExitStack,
+        targets: list[str],
+    ) -> None:
+        self._registry = registry
+        self._properties = properties
+        self._uses = uses
+        self._opened = opened
+        self._targets = targets
+        self._sources = [] if has_own_source(registry, properties) else [*uses]
+        self._largest = 0
+        self._client: ManagementClient | None = None
+
+    async def of_job(self) -> list[Finding]:
+        """Streams, store, sinks, other processes, lag. Meanwhile the stored positions are watched: they tell whether the job runs."""
+        job = JobChecks(self._registry, self._properties, self._opened)
+        of_stores = [*await job.store_findings(), *await job.sink_findings()]
+        running = asyncio.create_task(job.running_finding())
+        try:
+            of_streams = await self.of_streams()
+            if not running.done() and sys.stderr.isatty():
+                print_note("the stored positions are read again in a while, to see whether the job runs elsewhere")
+            client = self._client
+            lags = [] if client is None else [await job.lag_finding(stream, client) for stream in self._sources]
+            return [*of_streams, *of_stores, await running, *lags, *self._glue()]
+        finally:
+            running.cancel()
+
+    async def of_streams(self) -> list[Finding]:
+        """This machine, the way to the services, and the streams; without a way, nothing is asked of the streams."""
+        own, findings = await self._own_source()
+        findings = [*await version_findings(), *findings]
+        try:
+            endpoints = self._endpoints(own)
+        except ConfigurationError as error:  # an ARN that is not of a stream of Kinesis
+            return [*findings, problem("streams", error)]
+        if self._needs_aws():
+            findings += await aws_findings(self._properties, [*self._sources, *self._targets])
+        network = await network_findings(endpoints)
+        findings += network
+        if any(each.name.startswith(CONNECTION) and each.verdict is Verdict.PROBLEM for each in network):
+            return findings
+        if own is not None:
+            for stream in self._uses:
+                findings += await own.findings(stream)
+        return findings + await self._of_kinesis()
+
+    async def _own_source(self) -> tuple[OwnSource | None, list[Finding]]:
+        try:
+            own = own_source_of(self._registry, self._properties)
+        except Exception as error:  # the constructor of a plugin may raise anything
+            return None, [problem("publisher", error)]
+        if own is not None:
+            self._opened.push_async_callback(own.close)
+        return own, []
+
+    def _endpoints(self, own: OwnSource | None) -> dict[str, FindEndpoint]:
+        endpoints = kinesis_endpoints(self._properties, [*self._sources, *self._targets])
+        if own is not None:
+            endpoints[own.name] = own.endpoint_url
+        return endpoints
+
+    def _needs_aws(self) -> bool:
+        """Whether region and credentials matter: a plugin may read something else."""
+        store = back_end_of(self._properties.value(table.STATE_URI) or "")
+        publisher = self._properties.value(table.RECORD_PUBLISHER)
+        return bool(self._sources or self._targets) or publisher == "DYNAMODB_STREAMS" or store in ("S3", "DYNAMODB")
+
+    async def _of_kinesis(self) -> list[Finding]:
+        streams = [*self._sources, *self._targets]
+        if not streams:
+            return []
+        try:
+            client = ManagementClient(self._properties, streams)
+        except ConfigurationError:  # one of the findings says which setting
+            return []
+        self._client = await self._opened.enter_async_context(client)
+        endpoints = kinesis_endpoints(self._properties, streams)
+        knows = {service: _is_of_aws(await find()) for service, find in endpoints.items()}
+        findings, largest = [], 0
+        uses = {stream: self._uses[stream] for stream in self._sources}
+        for stream in [*self._sources, *self._targets]:
+            use = uses.get(stream) or Use(reads=False, writes=("PutRecords",), copied_bytes=largest or None)
+            service = service_of(self._properties, stream)
+            checks = StreamChecks(client, stream, use, SystemClock(), knows_dry_run=knows[service])
+            findings += await checks.findings()
+            knows[service] = checks.knows_dry_run
+            largest = max(largest, (checks.max_record_bytes or 0) if stream in uses else 0)
+        return findings
+
+    def _glue(self) -> list[Finding]:
+        if (self._properties.value(table.DESERIALIZER) or "").lower() != "glue":
+            return []
+        words = "the id of a schema version is in the records: look at the IAM policy"
+        return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
+
+
+def _is_of_aws(url: str) -> bool:
+    return (urlsplit(url).hostname or "").endswith(OF_AWS)
+
+
+def _targets(properties: Properties) -> list[str]:
+    """The streams of the Kinesis sink, and of one for dead letters."""
+    sinks = {table.SINK: table.SINK_STREAM.key}
+    if properties.value(table.ON_POISON) == "DEAD_LETTER":
+        sinks[table.DEAD_LETTER_SINK] = table.DEAD_LETTER.key + table.SINK_STREAM.key.removeprefix("flink.sink.")
+    named = [properties.get(key) for sink, key in sinks.items() if (properties.value(sink) or "").lower() == "kinesis"]
+    return [*dict.fromkeys(each for each in named if each)]

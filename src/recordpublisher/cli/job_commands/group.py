@@ -1,0 +1,167 @@
+"""`recordpublisher group`: the workers and shards of a group, and taking a worker out of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import run_until_signal
+from ..log_format import LogFormat, LogFormatOption
+from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..output import json_text, table
+from ..verbosity import Debug, Verbose
+
+if TYPE_CHECKING:
+    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.plugins.groups.group_status import GroupStatus, ShardStatus
+
+group = typer.Typer(
+    help="Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
+    "Example: recordpublisher group show job.properties -p flink.state.uri=group",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
+STILL_THERE = 1
+
+
+@group.command("show")
+def show(
+    job: Job,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")
+    ] = False,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Show the workers of a group, their shards and loads, and which shards are moving. It reads the group's store, and writes nothing.
+
+    Example: recordpublisher group show job.properties -p flink.state.uri=group
+    """
+    status = run_until_signal(_status(read_properties(job, pairs, region, endpoint, profile)))
+    if status is None:
+        return
+    if as_json:
+        for each in status.workers:
+            typer.echo(json_text(asdict(each)))
+        for shard in status.shards:
+            typer.echo(json_text(asdict(shard)))
+    else:
+        typer.echo(_text(status))
+
+
+@group.command("drain")
+def drain_worker(
+    job: Job,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name, as `group show` has it.")],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Take its shards away at once: what it wrote since its last checkpoint is written again.",
+        ),
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until it has left; 0: not at all.")
+    ] = 60.0,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+) -> None:
+    """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
+
+    It learns of it within seconds. The exit code is 1 if it has not left in time. With --force its process, if it lives, goes on as a
+    new worker.
+
+    Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
+    """
+    from recordpublisher.plugins.groups import draining
+
+    properties = read_properties(job, pairs, region, endpoint, profile)
+
+    async def run() -> bool:
+        async with _opened(properties) as documents:
+            if force:
+                await draining.seal(documents, worker)
+                return True
+            await draining.drain(documents, worker)
+            return await draining.wait_until_left(documents, worker, wait)
+
+    has_left = run_until_signal(run())
+    typer.echo(f"worker {worker} {'has left' if has_left else 'was asked to leave, and has not left yet'}")
+    if wait and not has_left:
+        raise typer.Exit(STILL_THERE)
+
+
+@asynccontextmanager
+async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
+    """The documents of the job's group. Raises: ConfigurationError, StateError when there is none."""
+    from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+    from recordpublisher.plugins.host.build_from_properties import build_state_store
+    from recordpublisher.plugins.host.manager import load_registry
+    from recordpublisher.plugins.lag.group_positions import CALL_SECONDS
+    from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
+
+    from .lag_reading import check_folder
+
+    properties.check()
+    check_folder(properties)
+    store = build_state_store(load_registry(), properties)
+    if not isinstance(store, ConditionalStateStore):
+        raise StateError("flink.state.uri has no group of workers: are these the job's properties?")
+    try:
+        documents = GroupStore(store.conditional_store, CALL_SECONDS)
+        if await documents.read_open_table() is None:
+            place = store.conditional_store.place
+            raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")
+        yield documents
+    finally:
+        await store.close()
+
+
+async def _status(properties: Properties) -> GroupStatus | None:
+    from recordpublisher.plugins.groups.group_status import read_view, status_of
+
+    async with _opened(properties) as documents:
+        view = await read_view(documents)
+        return None if view is None else status_of(view)
+
+
+def _text(status: GroupStatus) -> str:
+    workers = [
+        (each.worker, each.state, str(each.shards), f"{each.share:.0%}", str(each.heartbeat)) for each in status.workers
+    ]
+    shards = [
+        (each.shard, each.worker or "-", each.stage, "-" if each.load is None else f"{each.load}", _next(each))
+        for each in status.shards
+    ]
+    return "\n\n".join(
+        (
+            table(("WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEAT"), workers),
+            table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
+        )
+    )
+
+
+def _next(shard: ShardStatus) -> str:
+    return shard.next_worker or "-"

@@ -1,0 +1,89 @@
+"""StateEntry: what a conditional store has of one subtask of a fixed number (STATIC): its snapshot, with the generation (S6)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recordpublisher.publishers.errors import StateError
+
+from ..conditional_store import ConditionalStore
+from ..sink import State
+from .state_store import SUBTASK_PREFIX
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
+
+    `taken_at`: a group of workers takes over, or has taken over, and this is the version of the lease table that it is about to replace;
+    0: there was none. No subtask stores or starts then. None: the entry belongs to its subtask (E10).
+    """
+
+    generation: int = 0
+    checkpoint: int = 0
+    snapshot: State | None = None
+    taken_at: int | None = None
+
+    def taken(self, version: int | None) -> StateEntry:
+        """The entry as it is taken over by a group, or given back (None). It is another value than any before."""
+        return replace(self, checkpoint=self.checkpoint + 1, taken_at=version)
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        content = {
+            "format": FORMAT,
+            "generation": self.generation,
+            "checkpoint": self.checkpoint,
+            "snapshot": self.snapshot,
+            **({} if self.taken_at is None else {"takenAt": self.taken_at}),
+        }
+        return json.dumps(content).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, place: str) -> StateEntry:
+        """Read what `to_bytes` wrote. Raises: StateError naming the place."""
+        try:
+            entry: dict[str, Any] = json.loads(content)
+            found = entry.get("format", 1)
+            if found == FORMAT:
+                generation, checkpoint = int(entry["generation"]), int(entry["checkpoint"])
+                return cls(generation, checkpoint, entry["snapshot"], entry.get("takenAt"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the stored state {place} cannot be read: {error}") from error
+        raise StateError(
+            f"the stored state {place} cannot be read: it has format {found}, this version reads format {FORMAT}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry, and the store's version of it."""
+
+    entry: StateEntry
+    version: str
+
+
+def entry_name(subtask: int) -> str:
+    """The name of a subtask's entry."""
+    return f"{SUBTASK_PREFIX}{subtask}"
+
+
+async def read_entries(store: ConditionalStore) -> dict[str, StoredEntry]:
+    """Every entry by name, in the order of the subtasks. Raises: StateError naming the entry that cannot be read."""
+    stored = await store.list(SUBTASK_PREFIX)
+    entries = {
+        name: StoredEntry(StateEntry.from_bytes(value.value, f"{name} in {store.place}"), value.version)
+        for name, value in stored.items()
+    }
+    return dict(sorted(entries.items(), key=lambda each: (len(each[0]), each[0])))
+
+
+async def write_entry(store: ConditionalStore, name: str, entry: StateEntry, expected: str | None) -> str:
+    """Write an entry; returns its new version. Raises: ConflictError when another one than the expected is stored."""
+    if expected is None:
+        return await store.put_if_absent(name, entry.to_bytes())
+    return await store.compare_and_set(name, entry.to_bytes(), expected)

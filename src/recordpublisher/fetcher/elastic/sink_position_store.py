@@ -1,0 +1,56 @@
+"""SinkPositionStore: the positions of a group whose sink keeps them, in one transaction with what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from recordpublisher.publishers.errors import StateError
+
+from ..leases.documents.group_store import GroupStore
+from ..leases.documents.position_part import Positions, positions_from_json, positions_to_json
+from ..leases.documents.worker_record import WorkerRecord
+from ..leases.position_store import PositionStore, read_parts, seal_parts
+from ..worker_positions import State, WorkerPositions
+
+
+class SinkPositionStore(PositionStore):
+    """One worker's positions, and those of others, as the sink has them. Their form is that of a position part.
+
+    Positions that were imported are in parts: there no worker has written rows yet.
+    """
+
+    def __init__(self, kept: WorkerPositions, worker: str, group: GroupStore) -> None:
+        self._kept = kept
+        self._group = group
+        self._worker = worker
+
+    async def join(self) -> None:
+        """Create the worker's entry, before its record names it."""
+        await self._kept.join(self._worker)
+
+    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
+        """Store the positions together with what was written of these shards."""
+        await self._kept.commit({"positions": positions_to_json(positions)}, shards)
+
+    async def read(self, record: WorkerRecord) -> Positions:
+        """Read an entry."""
+        if record.parts:
+            return await read_parts(self._group, record)
+        return _positions(await self._kept.read(record.worker), record.worker)
+
+    async def seal(self, record: WorkerRecord) -> Positions:
+        """Seal an entry, then read it."""
+        if record.parts:
+            return await seal_parts(self._group, record)
+        return _positions(await self._kept.seal(record.worker), record.worker)
+
+    async def delete(self, worker: str) -> None:
+        """Delete an entry."""
+        await self._kept.forget(worker)
+
+
+def _positions(state: State | None, worker: str) -> Positions:
+    try:
+        return {} if state is None else positions_from_json(state["positions"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(f"the sink's positions of worker {worker} cannot be read: {error!r}") from error

@@ -1,0 +1,76 @@
+"""TableCache: the newest version of the lease table that this worker has seen; it is read only when there is a reason (E2)."""
+
+from __future__ import annotations
+
+import math
+
+from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+
+from .group_store import GroupStore, Stored
+from .lease_table import LeaseTable
+
+MAX_AGE_SECONDS = 60.0
+
+
+class GroupClosedError(StateError):
+    """A fixed number of subtasks has taken over the positions of the group (E10)."""
+
+
+class TableCache:
+    """Owns the last table that was read or written, and when it was read."""
+
+    def __init__(self, group: GroupStore, clock: Clock) -> None:
+        self._group = group
+        self._clock = clock
+        self._stored: Stored[LeaseTable] | None = None
+        self._read_at = -math.inf
+
+    @property
+    def table(self) -> LeaseTable | None:
+        """The newest known table; None: none was read."""
+        return None if self._stored is None else self._stored.document
+
+    @property
+    def version(self) -> int:
+        """Of the newest known table."""
+        return 0 if self._stored is None else self._stored.document.version
+
+    def is_older_than(self, version: int) -> bool:
+        """Whether to read it again: another worker knows a later version, or a minute has passed."""
+        return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
+
+    async def read(self) -> LeaseTable | None:
+        """Read the table consistently."""
+        now = self._clock.monotonic()
+        self._adopt(await self._group.read_table())
+        self._read_at = now
+        return self.table
+
+    async def replace(self, table: LeaseTable) -> bool:
+        """Write the next version. Returns whether this write took effect; otherwise the table that did is known now.
+
+        Raises: StoreUnavailableError when it is unknown; then the table is read again at the next chance.
+        """
+        if table.version != self.version + 1:
+            return False
+        expected = None if self._stored is None else self._stored.version
+        read_at, self._read_at = self._read_at, -math.inf
+        try:
+            self._adopt(await self._group.write_table(table, expected))
+        except ConflictError as error:
+            if error.current is not None:
+                self._adopt(self._group.table_of(error.current))
+            self._read_at = read_at
+            return False
+        self._read_at = read_at
+        return True
+
+    def _adopt(self, stored: Stored[LeaseTable] | None) -> None:
+        if stored is not None and stored.document.version > self.version:
+            if stored.document.is_closed:
+                raise GroupClosedError(
+                    "a job with flink.shard.assignment=STATIC has taken over the positions of this group, and this process ends"
+                )
+            self._stored = stored

@@ -1,0 +1,30 @@
+"""LeaseCounts: what one process has done in its group, for its metrics (E11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LeaseCounts:
+    """Counted over all workers that the process has been, one after the other. All are 0 with STATIC assignment.
+
+    - `taken`, `given`: shards that came from and went to others, or to nobody. `given` has no shard that ended.
+    - `sealed`: workers of other processes that this one found silent and sealed.
+    - `replaced`: how often others have sealed this one: what it had not stored was refused, and is read again.
+    - `unowned`: shards that could be read and that nobody reads, at the last look.
+    - `unowned_seconds`: for how long this process has seen the longest of them.
+    """
+
+    taken: int = 0
+    given: int = 0
+    sealed: int = 0
+    replaced: int = 0
+    unowned: int = 0
+    unowned_seconds: float = 0.0
+
+    def observe_unowned(self, seconds: Iterable[float]) -> None:
+        """For how long each unowned shard has been seen."""
+        found = list(seconds)
+        self.unowned, self.unowned_seconds = len(found), max(found, default=0.0)

@@ -1,0 +1,51 @@
+"""The metrics of a subtask that shares its shards with other processes (E11); all are 0 with STATIC assignment."""
+
+from __future__ import annotations
+
+from ..metric_types import Metric, MetricType
+from .metric_views import SubtaskView
+
+LEASE_METRICS: tuple[Metric[SubtaskView], ...] = (
+    Metric(
+        "leasesTaken",
+        MetricType.COUNTER,
+        "shards",
+        "ELASTIC: shards that this process took, from others or from nobody",
+        lambda view: view.leases.taken,
+    ),
+    Metric(
+        "leasesGiven",
+        MetricType.COUNTER,
+        "shards",
+        "ELASTIC: shards that went from this process to others before they ended",
+        lambda view: view.leases.given,
+    ),
+    Metric(
+        "workersSealed",
+        MetricType.COUNTER,
+        "workers",
+        "ELASTIC: workers that this process found silent for the lease duration; their shards go to others",
+        lambda view: view.leases.sealed,
+    ),
+    Metric(
+        "workerReplaced",
+        MetricType.COUNTER,
+        "times",
+        "ELASTIC: how often others have replaced the worker of this process: a commit was refused, what it had not stored is read again",
+        lambda view: view.leases.replaced,
+    ),
+    Metric(
+        "unownedShards",
+        MetricType.GAUGE,
+        "shards",
+        "ELASTIC: shards of the group that could be read and that no process reads, when this process last looked",
+        lambda view: view.leases.unowned,
+    ),
+    Metric(
+        "unownedMs",
+        MetricType.GAUGE,
+        "ms",
+        "ELASTIC: for how long this process has seen the longest of them without a reader",
+        lambda view: round(view.leases.unowned_seconds * 1000),
+    ),
+)

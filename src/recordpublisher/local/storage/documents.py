@@ -1,0 +1,136 @@
+"""The stored form of everything but records: account, streams, shards, consumers, tags."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..streams.account import Account
+from ..streams.consumers import Consumer
+from ..streams.shard import HashRange, Shard
+from ..streams.stream import Busy, Stream
+
+
+class StoredShard(msgspec.Struct, frozen=True):
+    """A shard without its records. Hash keys are text: they have 128 bits."""
+
+    id: str
+    index: int
+    start: str
+    end: str
+    epoch: int
+    parents: list[str]
+    closed_epoch: int | None
+    ending_counter: int | None
+
+
+class StoredConsumer(msgspec.Struct, frozen=True):
+    """A registered consumer."""
+
+    name: str
+    arn: str
+    created_ms: int
+    active_from_ms: int
+    gone_from_ms: int | None
+    tags: dict[str, str]
+    policy: str | None
+
+
+class StoredStream(msgspec.Struct, frozen=True):
+    """A stream with its settings, shards and consumers."""
+
+    name: str
+    created_ms: int
+    busy: Busy
+    settings: dict[str, str | int | list[str] | None]
+    tags: dict[str, str]
+    shards: list[StoredShard]
+    consumers: list[StoredConsumer]
+
+
+class StoredAccount(msgspec.Struct, frozen=True):
+    """The account; `token_seed` lets iterators of before a restart be read on."""
+
+    region: str
+    token_seed: int
+    committed_ms: int | None
+    streams: list[StoredStream]
+
+
+SETTINGS = (
+    "retention_hours",
+    "max_record_bytes",
+    "mode",
+    "distribution",
+    "policy",
+    "encryption_key",
+    "shard_metrics",
+    "warm_throughput",
+)
+
+
+def stored_account(account: Account) -> StoredAccount:
+    """Return what is to be stored."""
+    streams = [_stored_stream(stream) for stream in account.streams().values()]
+    return StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams)
+
+
+def restore_account(account: Account, stored: StoredAccount) -> None:
+    """Give an empty account the stored streams."""
+    account.tokens.seed = stored.token_seed
+    account.committed_ms = stored.committed_ms
+    for each in stored.streams:
+        _restore_stream(account.create_stream(each.name, 1), each)
+
+
+def _stored_stream(stream: Stream) -> StoredStream:
+    stream.apply_retention()
+    kept = list(stream.shards.values())
+    known = {shard.id for shard in kept}
+    parents = {parent.id: parent for shard in kept for parent in shard.parents if parent.id not in known}
+    return StoredStream(
+        stream.name,
+        stream.created_ms,
+        stream.busy,
+        {name: getattr(stream, name) for name in SETTINGS},
+        stream.tags.values(),
+        [_stored_shard(shard) for shard in (*parents.values(), *kept)],
+        [_stored_consumer(consumer) for consumer in stream.consumers.all()],
+    )
+
+
+def _stored_shard(shard: Shard) -> StoredShard:
+    span = shard.hash_range
+    parents = [parent.id for parent in shard.parents]
+    ends = shard.closed_epoch, shard.ending_counter
+    return StoredShard(shard.id, shard.index, str(span.start), str(span.end), shard.epoch, parents, *ends)
+
+
+def _stored_consumer(consumer: Consumer) -> StoredConsumer:
+    times = consumer.created_ms, consumer.active_from_ms, consumer.gone_from_ms
+    return StoredConsumer(consumer.name, consumer.arn, *times, consumer.tags.values(), consumer.policy)
+
+
+def _restore_stream(stream: Stream, stored: StoredStream) -> None:
+    shards: dict[str, Shard] = {}
+    for each in stored.shards:  # parents come before their children
+        parents = tuple(shards[parent] for parent in each.parents if parent in shards)
+        span = HashRange(int(each.start), int(each.end))
+        shard = shards[each.id] = Shard(each.id, each.index, span, each.epoch, parents)
+        shard.closed_epoch, shard.ending_counter = each.closed_epoch, each.ending_counter
+        for parent in parents:
+            parent.children.append(shard)
+    stream.restore(stored.created_ms, stored.busy, shards)
+    for name, value in stored.settings.items():
+        setattr(stream, name, value)
+    stream.tags.add(stored.tags)
+    for each_consumer in stored.consumers:
+        consumer = Consumer(
+            each_consumer.name,
+            each_consumer.arn,
+            each_consumer.created_ms,
+            each_consumer.active_from_ms,
+            each_consumer.gone_from_ms,
+            policy=each_consumer.policy,
+        )
+        consumer.tags.add(each_consumer.tags)
+        stream.consumers.restore(consumer)

@@ -1,0 +1,62 @@
+"""History: the totals of the last minutes, so that a page that is opened later has something to draw."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+import msgspec
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import RecordPublisherError
+
+from .snapshot import JobSnapshot, SnapshotSource
+
+log = logging.getLogger("recordpublisher.metrics")
+HISTORY_SECONDS = 1_800.0
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
+    """The totals at one moment (epoch ms): records written a second, and the largest lag (ms). None: not known, or not to be read then."""
+
+    time_ms: int
+    records_per_second: float | None = None
+    lag_ms: int | None = None
+
+
+class History:
+    """Owns the points of the last half an hour: one for each `interval_seconds`, whether or not anybody looks."""
+
+    def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
+        self._source = source
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._points: deque[HistoryPoint] = deque(maxlen=round(HISTORY_SECONDS / interval_seconds))
+
+    @property
+    def points(self) -> list[HistoryPoint]:
+        """The oldest first."""
+        return [*self._points]
+
+    async def run(self) -> None:
+        """Take points until cancelled."""
+        while True:
+            self._points.append(await self._point())
+            await asyncio.sleep(self._interval_seconds)
+
+    async def _point(self) -> HistoryPoint:
+        try:
+            return point_of(await self._source.snapshot())
+        except RecordPublisherError:
+            return HistoryPoint(self._clock.now_ms())
+        except Exception:
+            log.exception("the job cannot be read for the dashboard")
+            return HistoryPoint(self._clock.now_ms())
+
+
+def point_of(snapshot: JobSnapshot) -> HistoryPoint:
+    """The totals of a snapshot."""
+    rates = [each.records_per_second for each in snapshot.shards if each.records_per_second is not None]
+    lags = [each.lag_ms for each in snapshot.shards if each.lag_ms is not None]
+    return HistoryPoint(snapshot.time_ms, sum(rates) if rates else None, max(lags, default=None))

@@ -1,0 +1,115 @@
+"""The workers and shards of a group, as its documents have them at one moment. Nothing is written (E11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, weight
+
+
+class WorkerState(StrEnum):
+    """What a worker does."""
+
+    ACTIVE = "active"
+    ASKED_TO_LEAVE = "asked to leave"
+    LEAVING = "leaving"
+    SEALED = "sealed"
+
+
+class ShardStage(StrEnum):
+    """What happens to a shard."""
+
+    OWNED = "owned"
+    RELEASED = "released"
+    FREE = "free"
+    WAITS_FOR_PARENTS = "waits for its parents"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """`shards`: how many it has. `share`: its part of all loads that are shared, 0 to 1. `heartbeat`: the number of the last one."""
+
+    worker: str
+    state: WorkerState
+    shards: int
+    share: float
+    heartbeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """`epoch`: since when, as a version of the lease table. `load`: bytes a second as its owner states them; None: 1 KB or less.
+
+    `next_worker`: the one that the plan gives it to; None: it stays where it is.
+    """
+
+    shard: str
+    stage: ShardStage
+    worker: str | None
+    epoch: int
+    load: int | None
+    next_worker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A whole group. `version` is that of its lease table."""
+
+    version: int
+    workers: tuple[WorkerStatus, ...]
+    shards: tuple[ShardStatus, ...]
+
+
+async def read_view(group: GroupStore) -> GroupView | None:
+    """The documents of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
+    table = await group.read_table()
+    if table is None:
+        return None
+    return GroupView(table.document, {name: each.document for name, each in (await group.read_records()).items()})
+
+
+def status_of(view: GroupView) -> GroupStatus:
+    """What the documents of a group mean."""
+    plan = view.plan()
+    shards = tuple(_shard_status(view, shard, plan.get(shard)) for shard in sorted(view.table.leases))
+    return GroupStatus(view.table.version, tuple(_worker_status(view, name) for name in sorted(view.records)), shards)
+
+
+def _worker_status(view: GroupView, name: str) -> WorkerStatus:
+    record = view.records[name]
+    owned = [shard for shard, lease in view.table.leases.items() if lease.owner == name]
+    loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
+    share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)
+    return WorkerStatus(name, _worker_state(view, name), len(owned), share, record.beat)
+
+
+def _worker_state(view: GroupView, name: str) -> WorkerState:
+    record = view.records[name]
+    if record.is_sealed:
+        return WorkerState.SEALED
+    if record.is_leaving:
+        return WorkerState.LEAVING
+    return WorkerState.ASKED_TO_LEAVE if name in view.table.drained else WorkerState.ACTIVE
+
+
+def _shard_status(view: GroupView, shard: str, planned: str | None) -> ShardStatus:
+    lease, level = view.table.leases[shard], view.load_level(shard)
+    load = round(FLOOR_BYTES_PER_SECOND * LEVEL_RATIO**level) if level else None
+    moves_to = planned if planned != lease.owner else None
+    return ShardStatus(shard, _shard_stage(view, shard), lease.owner, lease.epoch, load, moves_to)
+
+
+def _shard_stage(view: GroupView, shard: str) -> ShardStage:
+    lease = view.table.leases[shard]
+    if lease.ended:
+        return ShardStage.ENDED
+    if not view.table.can_be_read(shard):
+        return ShardStage.WAITS_FOR_PARENTS
+    if not view.is_free(shard):
+        return ShardStage.OWNED
+    owner = None if lease.owner is None else view.records.get(lease.owner)
+    return ShardStage.RELEASED if owner is not None and not owner.is_sealed else ShardStage.FREE

@@ -1,0 +1,35 @@
+"""A function of the user, named by a property as module:function."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.publishers.checks import Check
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties, Property
+
+
+def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
+    """Import the function that the property names. Raises: ConfigurationError that says what is `valid`."""
+    path = properties.value(declared)
+    module, _, name = (path or "").partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:  # the user's module may raise anything
+        reason = str(error) if isinstance(error, (ImportError, AttributeError, ValueError)) else repr(error)
+        raise ConfigurationError(declared.key, path, valid, reason=reason) from error
+    if not callable(found):
+        raise ConfigurationError(declared.key, path, valid)
+    return found  # type: ignore[no-any-return]
+
+
+def import_check(function: Callable[..., Any]) -> Check:
+    """A check that says what was imported: without the function there is no sink."""
+
+    async def check() -> str:
+        module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)
+        return f"{module}:{name} is imported; it is not called"
+
+    return check

@@ -1,0 +1,99 @@
+"""AsyncKinesisTable: reads and writes the checkpoints of async-kinesis in DynamoDB."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import Any
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
+from .async_kinesis_checkpoints import NULL, ShardCheckpoint, checkpoint_from_item, checkpoint_to_item
+
+_CREATE_SECONDS = 60
+
+
+class AsyncKinesisTable:
+    """Owns its client. Every method raises: StateError, StoreUnavailableError."""
+
+    def __init__(self, name: str, properties: Properties) -> None:
+        """`name` is the table's: kinesis-checkpoints-NAME, unless the checkpointer is given another. Raises: ConfigurationError."""
+        self.place = f"async-kinesis:{name}"
+        self._name = name
+        self._service = AwsService("dynamodb", self.place, properties)
+
+    async def read(self) -> list[ShardCheckpoint] | None:
+        """Every checkpoint, sorted by shard. None when there is no table."""
+        found: list[ShardCheckpoint] = []
+        page: dict[str, Any] = {}
+        while True:
+            try:
+                response = await self._call("Scan", ConsistentRead=True, **page)
+            except NotFoundError:
+                return None
+            found += [checkpoint_from_item(item, self.place) for item in response["Items"]]
+            if "LastEvaluatedKey" not in response:
+                return sorted(found, key=lambda each: each.shard_id)
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+
+    async def write(self, checkpoint: ShardCheckpoint, seen: ShardCheckpoint | None) -> None:
+        """Put a checkpoint in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
+        condition = {"ConditionExpression": "attribute_not_exists(shard_id)"} if seen is None else _unchanged(seen)
+        try:
+            await self._call("PutItem", Item=checkpoint_to_item(checkpoint, int(time.time())), **condition)
+        except ConditionFailedError as error:
+            if checkpoint not in (await self.read() or []):  # otherwise an SDK retry met its own first attempt
+                raise StateError(
+                    f"the row {checkpoint.shard_id} of {self.place} was changed meanwhile: is a consumer of async-kinesis alive?"
+                ) from error
+
+    async def create(self) -> None:
+        """Create the table as async-kinesis does."""
+        await self._call(
+            "CreateTable",
+            KeySchema=[{"AttributeName": "shard_id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "shard_id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        for _ in range(_CREATE_SECONDS):
+            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
+                break
+            await asyncio.sleep(1)
+        else:
+            raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
+        expiry = {"Enabled": True, "AttributeName": "ttl"}
+        await self._call("UpdateTimeToLive", TimeToLiveSpecification=expiry)
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._service.close()
+
+    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        return await self._service.call(api, TableName=self._name, **parameters)
+
+
+def renewed_checkpoints(
+    before: Collection[ShardCheckpoint], after: Collection[ShardCheckpoint]
+) -> list[ShardCheckpoint]:
+    """The checkpoints that changed between two readings, and new ones: a consumer is alive."""
+    return [each for each in after if each not in before]
+
+
+def _unchanged(seen: ShardCheckpoint) -> dict[str, Any]:
+    values = {
+        "sequence": NULL if seen.sequence is None else {"S": seen.sequence},
+        "ref": NULL if seen.owner is None else {"S": seen.owner},
+        "ts": NULL if seen.renewed_at is None else {"N": str(seen.renewed_at)},
+    }
+    terms = [
+        f"#{name} = :{name}" if value is not NULL else f"(attribute_not_exists(#{name}) OR #{name} = :{name})"
+        for name, value in values.items()
+    ]
+    return {
+        "ConditionExpression": " AND ".join(terms),
+        "ExpressionAttributeNames": {f"#{name}": name for name in values},
+        "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
+    }

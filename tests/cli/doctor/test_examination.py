@@ -1,0 +1,85 @@
+"""Which checks `doctor` makes of a job, by its publisher."""
+
+from contextlib import AsyncExitStack
+
+import recordpublisher as rp
+from recordpublisher.cli.doctor.examination import Examination
+from recordpublisher.cli.doctor.streams import Use
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Claim, Owner
+
+JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "queue"}
+
+
+class QueueFactory(rp.RecordPublisherFactory):
+    """A publisher of another package, which reads no AWS service."""
+
+    def __init__(self, properties):
+        if properties.get("queue.broken"):
+            raise KeyError("queue.address")
+
+    async def create(self, shard, starting_position, metrics):
+        raise AssertionError("doctor reads nothing of a plugin")
+
+    async def discover(self, stream, after):
+        return []
+
+
+class ToldQueueFactory(QueueFactory):
+    """The same with checks of its own."""
+
+    async def endpoint_url(self):
+        return "http://127.0.0.1:1"
+
+    def checks(self, stream):
+        async def ask():
+            return f"{stream} is there"
+
+        return {"queue": ask}
+
+
+async def found(made, stream="orders", **properties):
+    """The verdict and words of each check by its name."""
+    registry = load_registry()
+    registry.publishers.claim(Claim("queue", made, Owner("queue", "package")))
+    async with AsyncExitStack() as opened:
+        job = rp.Properties({**JOB, **properties})
+        findings = await Examination(registry, job, {stream: Use()}, opened, []).of_job()
+    return {each.name: (each.verdict.value, each.words) for each in findings}
+
+
+async def test_a_constructor_that_raises_is_a_finding_and_ends_nothing():
+    checked = await found(QueueFactory, **{"queue.broken": "yes"})
+
+    assert checked["publisher"] == ("PROBLEM", "KeyError: 'queue.address'")
+    assert checked["sink"][0] == "ok"
+    assert not any(name.startswith("orders") for name in checked)
+
+
+async def test_a_source_beside_aws_needs_no_region_and_no_rights():
+    checked = await found(QueueFactory)
+
+    assert "region" not in checked
+    assert not any("kinesis" in name for name in checked)
+    assert checked["orders: shards"] == ("ok", "queue lists 0")
+    assert checked["orders: records"][0] == "not checked"
+    assert checked["connection"] == ("not checked", "queue does not tell where it calls")
+
+
+async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
+    checked = await found(ToldQueueFactory)
+
+    verdict, words = checked["connection"]
+    assert verdict == "PROBLEM"
+    assert words.startswith("127.0.0.1:1 cannot be reached")
+    assert "orders: queue" not in checked
+
+
+async def test_an_arn_of_something_else_is_a_finding():
+    arn = "arn:aws:sqs:eu-west-1:123456789012:orders"
+    checked = await found(QueueFactory, arn, **{"flink.stream.recordpublisher": "POLLING"})
+
+    verdict, words = checked["streams"]
+    assert verdict == "PROBLEM"
+    assert "arn:aws:kinesis:REGION:ACCOUNT:stream/NAME" in words
+    assert checked["sink"][0] == "ok"

@@ -1,0 +1,107 @@
+"""`recordpublisher group`: commands run one after the other, on the group that an import has made and on none."""
+
+import asyncio
+import json
+
+import pytest
+
+from recordpublisher import Properties
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+
+from processes.command_line import several_commands
+
+SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
+
+
+async def make_group(uri):
+    """Worker `a` has both shards, and one of them is planned for `b`, which has none. `gone` is sealed."""
+    store = conditional_store_of(uri, "uri", Properties(), job="orders")
+    group = GroupStore(store, 30)
+    await group.write_table(LeaseTable(3, "a", leases={shard: Lease("a", 2) for shard in SHARDS}), None)
+    for record in (WorkerRecord("a", beat=5), WorkerRecord("b", beat=2), WorkerRecord("gone", is_sealed=True)):
+        await group.own_record(record.worker).write(record)
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Exit code, stdout and stderr of each command, in order."""
+    folder = tmp_path_factory.mktemp("job")
+    uri = f"sqlite:///{folder}/group.db"
+    asyncio.run(make_group(uri))
+    job, other = folder / "job.properties", folder / "other.properties"
+    job.write_text(f"flink.job.name=orders\nflink.state.uri={uri}")
+    other.write_text(f"flink.job.name=other\nflink.state.uri={uri}")
+    commands = {
+        "show": ["show", str(job)],
+        "show --json": ["show", str(job), "--json"],
+        "no group": ["show", str(other)],
+        "no such worker": ["drain", str(job), "c"],
+        "drain": ["drain", str(job), "b", "--wait", "0.1"],
+        "drain --force": ["drain", str(job), "a", "--force"],
+        "show after": ["show", str(job)],
+    }
+    with serve_in_thread(streams={"orders": 2}) as endpoint:
+        done = several_commands(endpoint, *(["group", *command] for command in commands.values()))
+    return dict(zip(commands, done, strict=True))
+
+
+def rows(done):
+    return [line.split("  ") for line in done.stdout.splitlines()]
+
+
+def test_workers_and_shards_are_shown_and_what_moves(results):
+    done = results["show"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows(done)] == [
+        ["WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEAT"],
+        ["a", "active", "2", "100%", "5"],
+        ["b", "active", "0", "0%", "2"],
+        ["gone", "sealed", "0", "0%", "1"],
+        [],
+        ["SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"],
+        [SHARDS[0], "a", "owned", "-", "b"],
+        [SHARDS[1], "a", "owned", "-", "-"],
+    ]
+
+
+def test_as_json_each_worker_and_shard_is_a_line(results):
+    lines = [json.loads(line) for line in results["show --json"].stdout.splitlines()]
+    assert lines[0] == {"worker": "a", "state": "active", "shards": 2, "share": 1.0, "heartbeat": 5}
+    assert lines[3] == {
+        "shard": SHARDS[0],
+        "stage": "owned",
+        "worker": "a",
+        "epoch": 2,
+        "load": None,
+        "nextWorker": "b",
+    }
+
+
+def test_a_job_without_a_group_is_an_error(results):
+    assert results["no group"].returncode == 1
+    assert "has no group of workers: was the job started with `run --elastic`?" in results["no group"].stderr
+
+
+def test_a_worker_that_is_not_there_is_an_error(results):
+    assert results["no such worker"].returncode == 1
+    assert "worker c is not in the group; valid: a, b" in results["no such worker"].stderr
+
+
+def test_a_worker_is_asked_to_leave(results):
+    assert results["drain"].returncode == 1
+    assert results["drain"].stdout == "worker b was asked to leave, and has not left yet\n"
+    assert ["b", "asked to leave"] in [
+        [cell.strip() for cell in row if cell.strip()][:2] for row in rows(results["show after"])
+    ]
+
+
+def test_a_worker_is_sealed_at_once(results):
+    assert (results["drain --force"].returncode, results["drain --force"].stdout) == (0, "worker a has left\n")
+    assert ["a", "sealed"] in [
+        [cell.strip() for cell in row if cell.strip()][:2] for row in rows(results["show after"])
+    ]

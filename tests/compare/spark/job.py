@@ -1,0 +1,89 @@
+"""A Spark job of either connector, in the Python of its Spark: prints a line of JSON for each batch until told to stop or killed.
+
+It must run with PySpark 3 and 4 and nothing else. Its argument is JSON: `options`, `conf`, `folder`, and the `action`: `rows` (into Parquet
+files), `noop`, `print` (a line `- DATA` for each row), or `count` (read those files).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "2")
+    for key, value in job["conf"].items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    folder = job["folder"]
+    if job["action"] == "count":
+        frame = session.read.parquet(folder + "/rows")
+        numbers = [int(row[0]) for row in frame.selectExpr("substring(cast(data as string), 1, 8)").collect()]
+        print(json.dumps({"numbers": numbers}), flush=True)
+        return
+    frame = session.readStream.format("kinesis").options(**job["options"]).load()
+    writer = frame.writeStream.option("checkpointLocation", folder + "/checkpoint")
+    if job["action"] == "print":
+        writer.foreachBatch(print_rows).start().awaitTermination()
+    in_files = job["action"] == "rows"
+    report(
+        writer.format("parquet").option("path", folder + "/rows").start() if in_files else writer.format("noop").start()
+    )
+
+
+def print_rows(frame: Any, _: int) -> None:
+    """The rows of a batch in the order of their sequence numbers, which is that of each key also when its shard has split."""
+    rows = sorted(frame.select("sequenceNumber", "data").collect(), key=lambda row: int(row[0]))
+    for _, data in rows:
+        print("-", bytes(data).decode())  # not every connector has a column of the shard
+    sys.stdout.flush()
+
+
+def report(query: Any) -> None:
+    """A line for each batch: its rows and time, and the CPU so far."""
+    told = -1
+    while query.exception() is None:
+        for progress in query.recentProgress:
+            if progress["batchId"] > told:
+                told = progress["batchId"]
+                line = {
+                    "batch": told,
+                    "rows": progress["numInputRows"],
+                    "ms": progress["durationMs"]["triggerExecution"],
+                }
+                print(json.dumps({**line, "cpu": cpu_seconds(), "at": time.monotonic()}), flush=True)
+        time.sleep(0.05)
+    raise query.exception()
+
+
+def cpu_seconds() -> float:
+    """CPU of this process and all that descend from it, those that have ended too where they were waited for."""
+    parents, ticks = {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(process.name)] = int(fields[1])
+        ticks[int(process.name)] = sum(map(int, fields[11:15]))
+    total = 0
+    for process, used in ticks.items():
+        ancestor = process
+        while ancestor in parents and ancestor != os.getpid():
+            ancestor = parents[ancestor]
+        total += used if ancestor == os.getpid() else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""S10: streams come into the list and leave it while the job runs."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.publishers.errors import StreamNotFoundError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+
+from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
+from fakes.watched_fetcher import Stored
+
+LOOK = 5.0
+IDLE = {"flink.shard.idle.interval": 3_000}
+
+
+class Listed:
+    """The names of a list, as the test changes them."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    async def look(self):
+        return self.names
+
+
+class StreamsSource(ScriptedSource):
+    """Streams of which some do not exist."""
+
+    def __init__(self):
+        super().__init__()
+        self.missing = set()
+        self.released = []
+
+    async def list_shards(self, stream, after=None):
+        if stream in self.missing:
+            raise StreamNotFoundError(stream)
+        return await super().list_shards(stream, after)
+
+    async def release(self, stream):
+        self.released.append(stream)
+
+
+def job(source, listed, story, sink=None, properties=None, **parts):
+    """Run a job while `story(fetcher)` changes the list; returns the fetcher after its end."""
+
+    async def run():
+        streams = StreamList(listed.names, listed.look, LOOK)
+        dependencies = fetcher_dependencies(source, sink or RecordingSink(), properties, streams=streams, **parts)
+        fetcher = SubtaskFetcher(dependencies)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        try:
+            await story(fetcher)
+        finally:
+            fetcher.stop()
+            await running
+            await fetcher.close()
+        return fetcher
+
+    return run_virtual(run())
+
+
+def two_streams(*times):
+    source = StreamsSource()
+    source.add("a", 1, 2, stream="s")
+    source.add("b", *times, stream="t")
+    return source
+
+
+def test_a_stream_that_comes_into_the_list_is_read_from_its_start():
+    source, listed, sink = two_streams(10, 20), Listed("s"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(LOOK + 2)
+        assert sink.rows == [("a", 1), ("a", 2)]
+        listed.names = ("s", "t")
+        await asyncio.sleep(LOOK + 2)
+
+    job(source, listed, story, sink)
+    assert sink.rows == [("a", 1), ("a", 2), ("b", 10), ("b", 20)]
+
+
+def test_latest_is_the_moment_of_the_first_start_for_every_stream():
+    source, listed = two_streams(), Listed("s")
+    source.missing = {"t"}
+    created = []
+
+    async def create(shard, position, metrics):
+        created.append((shard.key, position))
+        return await ScriptedSource.create(source, shard, StartingPosition.trim_horizon(), metrics)
+
+    source.create = create
+
+    async def story(fetcher):
+        await asyncio.sleep(1)
+        listed.names = ("s", "t")
+        await asyncio.sleep(LOOK)
+        source.missing = set()
+        await asyncio.sleep(LOOK)
+
+    often = {"flink.shard.discovery.intervalmillis": 1_000}
+    job(source, listed, story, properties=often, start=StartingPosition(PositionType.LATEST))
+    pinned = StartingPosition.at_timestamp(EPOCH_MS)
+    assert created == [("s/a", pinned), ("t/b", pinned)]
+
+
+def test_a_stream_that_does_not_exist_yet_is_looked_for_again_and_warned_of_once(caplog):
+    source, listed, sink = two_streams(10), Listed("s", "t"), RecordingSink()
+    source.missing = {"t"}
+
+    async def story(fetcher):
+        await asyncio.sleep(4 * LOOK)
+        source.missing = set()
+        await asyncio.sleep(2 * LOOK)
+
+    job(source, listed, story, sink)
+    assert ("b", 10) in sink.rows
+    assert sum("stream 't' does not exist" in each.message for each in caplog.records) == 1
+    assert "was deleted" not in caplog.text
+
+
+def test_a_new_stream_that_cannot_be_listed_is_warned_of_once_for_each_reason(caplog):
+    source, listed, sink = two_streams(10), Listed("s"), RecordingSink()
+    source.missing = {"t"}
+
+    async def story(fetcher):
+        listed.names = ("s", "t")
+        await asyncio.sleep(4 * LOOK)
+        source.missing = set()
+        await asyncio.sleep(2 * LOOK)
+
+    job(source, listed, story, sink)
+    assert ("b", 10) in sink.rows
+    assert sum("stream 't' does not exist" in each.message for each in caplog.records) == 1
+
+
+def test_of_a_list_without_any_stream_that_exists_the_job_does_not_start():
+    source, listed = two_streams(), Listed("s", "t")
+    source.missing = {"s", "t"}
+    with pytest.raises(StreamNotFoundError):
+        job(source, listed, None)
+
+
+def test_a_stream_that_leaves_the_list_is_read_no_more_and_its_position_stays_in_every_snapshot():
+    source, listed, sink = two_streams(10, 20), Listed("s", "t"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(LOOK)
+        source.shards["t/b"].put(30)
+        await asyncio.sleep(LOOK)
+        assert list(fetcher.metrics()["shards"]) == ["s/a"]
+
+    fetcher = job(source, listed, story, sink)
+    assert ("b", 30) not in sink.rows
+    assert fetcher.snapshot()["shards"]["t/b"]["position"] == "1"
+    assert source.released == ["t"]
+
+
+def test_a_stream_that_comes_back_goes_on_where_it_stopped():
+    source, listed, sink = two_streams(10, 20), Listed("s", "t"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(LOOK)
+        source.shards["t/b"].put(30)
+        source.split("b", "c", "d", stream="t")
+        source.shards["t/c"].put(40)
+        listed.names = ("s", "t")
+        await asyncio.sleep(2 * LOOK)
+
+    fetcher = job(source, listed, story, sink)
+    assert [row for row in sink.rows if row[0] != "a"] == [("b", 10), ("b", 20), ("b", 30), ("c", 40)]
+    assert fetcher.snapshot()["shards"]["t/b"]["ended"]
+
+
+def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
+    source, listed, sink, store = two_streams(10, 20), Listed("s", "t"), RecordingSink(), Stored()
+
+    async def until_read(fetcher):
+        await asyncio.sleep(3)
+
+    job(source, listed, until_read, sink, checkpoints=SubtaskCheckpoints(store, 0))
+    source.shards["t/b"].put(30)
+    listed.names = ("s",)
+
+    async def comes_back(fetcher):
+        await asyncio.sleep(3)
+        assert ("b", 30) not in sink.rows
+        listed.names = ("s", "t")
+        await asyncio.sleep(2 * LOOK)
+
+    job(source, listed, comes_back, sink, checkpoints=SubtaskCheckpoints(store, 0))
+    assert [row for row in sink.rows if row[0] == "b"] == [("b", 10), ("b", 20), ("b", 30)]
+
+
+def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_stream():
+    """S2: a subtask that has a child of it may have missed the end."""
+    source, listed, store = two_streams(10), Listed("s", "t"), Stored()
+
+    async def until_ended(fetcher):
+        await asyncio.sleep(1)
+        source.split("b", "c", stream="t")
+        await asyncio.sleep(5)
+
+    job(source, listed, until_ended, checkpoints=SubtaskCheckpoints(store, 0))
+    listed.names = ("s",)
+
+    async def comes_back(fetcher):
+        await asyncio.sleep(3)
+        listed.names = ("s", "t")
+        await asyncio.sleep(2 * LOOK)
+
+    fetcher = job(source, listed, comes_back, checkpoints=SubtaskCheckpoints(store, 0))
+    assert fetcher.snapshot()["shards"]["t/b"]["ended"]
+
+
+def test_a_write_that_goes_on_while_its_stream_leaves_is_counted_in_the_position():
+    source, listed, sink = two_streams(10, 20), Listed("s", "t"), RecordingSink(cost=3 * LOOK)
+    source.shards["s/a"].times.clear()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(10 * LOOK)
+        listed.names = ("s", "t")
+        await asyncio.sleep(10 * LOOK)
+
+    job(source, listed, story, sink)
+    assert sink.rows == [("b", 10), ("b", 20)]
+
+
+def test_a_stream_that_left_holds_no_watermark():
+    source, listed, sink = two_streams(1), Listed("s", "t"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        source.shards["s/a"].put(5_000)
+        await asyncio.sleep(2)
+        assert sink.watermarks[-1] < 5_000
+        listed.names = ("s",)
+        await asyncio.sleep(LOOK + 1)
+
+    job(source, listed, story, sink, {"flink.shard.idle.interval": -1})
+    assert sink.watermarks[-1] == 5_000
+
+
+def test_a_new_stream_with_old_records_moves_no_watermark_back():
+    source, listed, sink = two_streams(10, 20), Listed("s"), RecordingSink()
+    source.shards["s/a"].put(5_000)
+
+    async def story(fetcher):
+        await asyncio.sleep(3)
+        assert sink.watermarks[-1] == 5_000
+        listed.names = ("s", "t")
+        await asyncio.sleep(2 * LOOK)
+        source.shards["s/a"].put(6_000)
+        source.shards["t/b"].put(7_000)
+        await asyncio.sleep(3)
+
+    job(source, listed, story, sink, {"flink.shard.idle.interval": -1})
+    assert ("b", 10) in sink.rows
+    assert sink.watermarks == sorted(sink.watermarks)
+    assert sink.watermarks[-1] == 6_000
+
+
+def test_a_deleted_stream_that_leaves_and_comes_back_is_a_new_one():
+    source, listed, sink = two_streams(10), Listed("s", "t"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        source.split("b", "c", stream="t")
+        await asyncio.sleep(2)
+        del source.shards["t/b"]  # past retention
+        await asyncio.sleep(15)
+        source.failing["t/c"] = StreamNotFoundError("t")
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(2 * LOOK)
+        source.failing.clear()
+        del source.shards["t/c"]
+        source.add("b", 100, 200, stream="t")
+        listed.names = ("s", "t")
+        await asyncio.sleep(2 * LOOK)
+
+    job(source, listed, story, sink)
+    assert [row for row in sink.rows if row[0] == "b"] == [("b", 10), ("b", 100), ("b", 200)]
+
+
+def test_the_deletion_of_every_stream_ends_no_job_whose_list_may_change():
+    source, listed, sink = two_streams(10), Listed("t"), RecordingSink()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        source.failing["t/b"] = StreamNotFoundError("t")
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(2 * LOOK)
+
+    job(source, listed, story, sink)
+    assert sink.rows == [("b", 10), ("a", 1), ("a", 2)]

@@ -1,0 +1,74 @@
+"""Groups of real processes whose sink keeps the positions: whatever happens to a process, each record is written once (E1, E3, E5)."""
+
+import asyncio
+import signal
+from collections import Counter
+
+import pytest
+
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.publishers.properties.properties import Properties
+
+from groups.exactly_once_sinks import SINKS
+from groups.load import SteadyLoad
+from groups.worker_group import SHARDS, TIMES, worker_group
+from processes.job_files import end
+from processes.process_faults import kill
+
+pytestmark = [pytest.mark.kills, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(params=SINKS)
+def target(request, tmp_path):
+    with SINKS[request.param](tmp_path) as target:
+        yield target
+
+
+def owners(properties):
+    """How many workers have shards."""
+
+    async def read():
+        store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", Properties(), job="orders")
+        try:
+            table = await GroupStore(store, 30).read_table()
+            return 0 if table is None else len(table.document.owners)
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
+
+
+def wait_until_all_is_written(group, target):
+    sent = set(group.sent)
+    group.wait_until(lambda: sent <= {number for _, number in target.rows()})
+
+
+def test_each_record_is_written_once_through_kills_suspensions_joins_and_reshards(tmp_path, target):
+    with worker_group(tmp_path, SHARDS, {**target.properties, **TIMES}) as group:
+        with SteadyLoad(group, SHARDS, 5):
+            for name in ("first", "second", "third"):
+                group.join(name)
+            group.wait_until(lambda: owners(target.properties) == 3)
+            wait_until_all_is_written(group, target)
+
+            kill(group.processes["first"].pid)
+            group.split()
+            group.join("fourth")
+            wait_until_all_is_written(group, target)
+            group.wait_until(lambda: owners(target.properties) == 3)
+
+            kill(group.processes["second"].pid, signal.SIGSTOP)
+            group.wait_until(lambda: group.is_sealed("second"))
+            group.merge()
+            wait_until_all_is_written(group, target)
+            kill(group.processes["second"].pid, signal.SIGCONT)
+            group.wait_until(lambda: "was replaced" in group.log("second"))
+            group.wait_until(lambda: owners(target.properties) == 3)
+
+            assert end(group.processes["third"]) == 0
+        wait_until_all_is_written(group, target)
+        assert [end(group.processes[name]) for name in ("second", "fourth")] == [0, 0]
+
+        rows = target.rows()
+    assert Counter(number for _, number in rows) == Counter(group.sent)

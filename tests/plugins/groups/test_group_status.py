@@ -1,0 +1,66 @@
+"""What the documents of a group mean to somebody who looks at it."""
+
+from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.plugins.groups.group_status import ShardStage, ShardStatus, WorkerState, WorkerStatus, status_of
+
+
+def status(leases, *records, drained=()):
+    table = LeaseTable(7, leases=leases, drained=frozenset(drained))
+    return status_of(GroupView(table, {record.worker: record for record in records}))
+
+
+def test_a_worker_has_its_shards_and_its_share_of_the_loads():
+    found = status(
+        {"s/1": Lease("a", 3), "s/2": Lease("a", 4), "s/3": Lease("b", 5)},
+        WorkerRecord("a", beat=9),
+        WorkerRecord("b", beat=2, loads={"s/3": 10}),
+    )
+
+    assert found.version == 7
+    assert found.workers == (
+        WorkerStatus("a", WorkerState.ACTIVE, 2, 2000 / 11313, 9),
+        WorkerStatus("b", WorkerState.ACTIVE, 1, 9313 / 11313, 2),
+    )
+    assert found.shards[2] == ShardStatus("s/3", ShardStage.OWNED, "b", 5, 9313, None)
+
+
+def test_a_worker_is_active_asked_to_leave_leaving_or_sealed():
+    records = (
+        WorkerRecord("a"),
+        WorkerRecord("b"),
+        WorkerRecord("c", is_leaving=True),
+        WorkerRecord("d", is_sealed=True, is_leaving=True),
+    )
+
+    assert [each.state for each in status({}, *records, drained=["b", "d"]).workers] == [
+        WorkerState.ACTIVE,
+        WorkerState.ASKED_TO_LEAVE,
+        WorkerState.LEAVING,
+        WorkerState.SEALED,
+    ]
+
+
+def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
+    leases = {
+        "s/0": Lease("a", 3),
+        "s/1": Lease("gone", 2),
+        "s/2": Lease("a", 4),
+        "s/3": Lease(parents=("s/0",)),
+        "s/4": Lease(None, 2, ended=True),
+    }
+    records = WorkerRecord("a", released={"s/2": 4}), WorkerRecord("b"), WorkerRecord("gone", is_sealed=True)
+
+    assert [(each.stage, each.worker, each.next_worker) for each in status(leases, *records).shards] == [
+        (ShardStage.OWNED, "a", None),
+        (ShardStage.FREE, "gone", "b"),
+        (ShardStage.RELEASED, "a", None),
+        (ShardStage.WAITS_FOR_PARENTS, None, None),
+        (ShardStage.ENDED, None, None),
+    ]
+
+
+def test_nothing_is_planned_for_a_worker_that_was_asked_to_leave():
+    found = status({"s/1": Lease(), "s/2": Lease()}, WorkerRecord("a"), WorkerRecord("b"), drained=["a"])
+    assert {each.next_worker for each in found.shards} == {"b"}

@@ -1,0 +1,104 @@
+"""A job whose sink keeps positions goes over to a group and back: every record is written once, and both kinds are not mixed (E10)."""
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions
+from recordpublisher.plugins.positions.job_positions import JobPositions
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
+
+SHARDS = 2
+
+
+@pytest.fixture
+def served():
+    with serve_in_thread(streams={"orders": SHARDS}) as served:
+        yield served
+
+
+@pytest.fixture
+def job(tmp_path, served):
+    """Properties of the job under a name, with the same target for all names."""
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute("CREATE TABLE written (sequence_number text)")
+
+    def properties(name, **more):
+        return rp.Properties(
+            {
+                **served.endpoint.properties(),
+                "flink.streams": "orders",
+                "flink.stream.initpos": "TRIM_HORIZON",
+                "flink.job.name": name,
+                "flink.state.uri": f"sqlite:///{tmp_path}/state.db",
+                "flink.sink": "sql",
+                "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
+                "flink.sink.sql.table": "written",
+                **more,
+            }
+        )
+
+    return properties
+
+
+ELASTIC = {"flink.shard.assignment": "ELASTIC"}
+
+
+def rows(folder):
+    with closing(sqlite3.connect(folder / "rows.db")) as database:
+        return [number for (number,) in database.execute("SELECT sequence_number FROM written")]
+
+
+async def run(properties, served, records=10):
+    """Send some records, and run the job until it has read them."""
+    served.stream("orders").put(*range(records))
+    async with rp.DataFetcher(["orders"], properties) as fetcher:
+        await fetcher.run_bounded(max_time=60, max_records=records)
+
+
+async def take_along(before, after):
+    source, target = JobPositions(before), JobPositions(after)
+    try:
+        await target.store((await source.load()).merged.shards)
+    finally:
+        await source.close()
+        await target.close()
+
+
+async def test_positions_go_over_to_a_group_and_back(tmp_path, served, job):
+    static, elastic, back = job("static"), job("elastic", **ELASTIC), job("back")
+    await run(static, served)
+    await take_along(static, elastic)
+    await run(elastic, served)
+    await run(elastic, served)
+    await take_along(elastic, back)
+    await run(back, served)
+
+    written = Counter(rows(tmp_path))
+    assert (len(written), set(written.values())) == (40, {1})
+
+
+@pytest.mark.parametrize(("first", "second"), [({}, ELASTIC), (ELASTIC, {})], ids=["to a group", "from a group"])
+async def test_both_kinds_of_one_job_are_refused(tmp_path, served, job, first, second):
+    await run(job("job", **first, **{"flink.state.uri": f"{tmp_path}/first"}), served)
+    with pytest.raises(rp.ConfigurationError, match=r"table recordpublisher_\w+ has positions of job 'job'"):
+        await run(job("job", **second, **{"flink.state.uri": f"{tmp_path}/second"}), served)
+
+
+async def test_the_positions_of_a_group_are_read_from_the_sink(served, job):
+    properties = job("job", **ELASTIC)
+    await run(properties, served)
+    store = ConditionalStateStore(
+        conditional_store_of(properties["flink.state.uri"], "flink.state.uri", properties, job="job")
+    )
+    positions = StoreOrGroupPositions(store, rp.SqlSink(properties))
+    snapshots = await positions.load()
+    await positions.close()
+
+    assert [len(snapshot["shards"]) for snapshot in snapshots] == [SHARDS]
+    assert all("position" in state for snapshot in snapshots for state in snapshot["shards"].values())

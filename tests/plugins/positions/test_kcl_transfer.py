@@ -1,0 +1,250 @@
+"""A job's positions moved from the KCL and back: every record once; and what is refused."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.positions.job_positions import JobPositions
+from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+from recordpublisher.publishers.kinesis.listing import parse_shard
+
+from fakes.kcl.lease_table import KclTable, lease_item
+from fakes.kcl.worker import KclWorker
+from servers.kpl_aggregates import aggregate
+
+SHARDS = ["shardId-000000000000", "shardId-000000000001"]
+LEADER = {"leaseKey": {"S": "Leader"}, "entityType": {"S": "LEADER"}}
+
+
+class Listing:
+    """Lists shards by a boto3 client."""
+
+    def __init__(self, kinesis):
+        self.kinesis = kinesis
+
+    async def list_shards(self, stream, after=None):
+        return [parse_shard(shard, stream, None) for shard in self.kinesis.list_shards(StreamName=stream)["Shards"]]
+
+    async def server_time_ms(self, stream):
+        return 1_700_000_000_000
+
+
+class Mover:
+    """Plans and applies transfers between the job and a table. `pause` runs between the two looks."""
+
+    def __init__(self, job, kinesis):
+        self.job, self.kinesis = job, kinesis
+
+    @contextlib.asynccontextmanager
+    async def transfer(self, table, pause, is_forced):
+        async def watch(seconds):
+            assert seconds == 20
+            await asyncio.to_thread(pause)
+
+        stream = self.job["flink.streams"]
+        positions = JobPositions(self.job)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(positions.close)
+            yield KclTransfer(positions, table, Listing(self.kinesis), [stream], self.job, 20, is_forced, pause=watch)
+
+    def plan(self, direction, table, pause=lambda: None, is_forced=False, before_apply=None):
+        async def run():
+            async with self.transfer(table, pause, is_forced) as moving:
+                plan = await (moving.plan_import() if direction == "import" else moving.plan_export())
+                if before_apply is not None:
+                    before_apply()
+                    await (moving.apply_import(plan) if direction == "import" else moving.apply_export(plan))
+                return plan
+
+        return asyncio.run(run())
+
+    def move(self, direction, table, is_forced=False, before_apply=lambda: None):
+        return self.plan(direction, table, is_forced=is_forced, before_apply=before_apply)
+
+
+@pytest.fixture
+def mover(job, kinesis):
+    return Mover(job, kinesis)
+
+
+@pytest.fixture
+def table():
+    """What the KCL writes when it has seen a stream of two shards for the first time."""
+    return KclTable(*map(lease_item, SHARDS))
+
+
+@pytest.fixture
+def put(endpoint, stream):
+    """Puts numbers: in each shard an aggregate of five, then single records."""
+
+    def put(numbers):
+        model, numbers = endpoint.endpoint.stream(stream), list(numbers)
+        for half in (0, 1):
+            own, hash_key = numbers[half::2], half * 2**127
+            together = aggregate(*[(f"k{number}", b"%d" % number, str(hash_key)) for number in own[:5]])
+            for data in (together, *(b"%d" % number for number in own[5:])):
+                endpoint.call(model.put, data, "key", hash_key)
+        return numbers
+
+    return put
+
+
+def run_job(job):
+    """The numbers that the job reads from its positions to the tip."""
+
+    async def run():
+        sink = rp.MemorySink()
+        async with rp.DataFetcher([job["flink.streams"]], job, sink=sink) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True, max_time=60)
+        return [int(record.data) for record in sink.records]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
+@pytest.mark.parametrize("most", [1, 5, 8])
+def test_every_record_is_read_once_from_the_kcl_to_a_job_and_back(mover, kinesis, table, put, most, publisher):
+    """`most`: what the KCL reads of each shard first; 1 is within its aggregate, 5 is at its end, 8 is a record of its own.
+
+    What the job reads last is an aggregate.
+    """
+    worker = KclWorker(kinesis, table, mover.job["flink.streams"])
+    expected = put(range(20))
+    found = worker.read(most)
+
+    mover.move("import", table)
+    expected += put(range(20, 30))
+    efo = {"flink.stream.recordpublisher": publisher, "flink.stream.efo.consumername": "reader"}
+    found += run_job(mover.job.merged(efo))
+    assert sorted(found) == expected
+
+    mover.move("export", table)
+    expected += put(range(30, 50))
+    found += worker.read()
+    assert sorted(found) == expected
+
+
+def test_a_stream_that_is_split_on_both_sides_is_read_once(mover, kinesis, stream, table, put):
+    worker = KclWorker(kinesis, table, stream)
+    expected = put(range(20))
+    found = worker.read(4)
+    kinesis.split_shard(StreamName=stream, ShardToSplit=SHARDS[0], NewStartingHashKey=str(2**126))
+    expected += put(range(20, 40))
+
+    mover.move("import", table)
+    found += run_job(mover.job)
+    kinesis.split_shard(StreamName=stream, ShardToSplit=SHARDS[1], NewStartingHashKey=str(3 * 2**126))
+    expected += put(range(40, 60))
+
+    mover.move("export", table)
+    found += worker.read()
+    assert sorted(found) == expected
+
+
+def test_positions_that_nobody_moved_come_back_as_they_were(mover, kinesis, stream, table, put):
+    put(range(20))
+    KclWorker(kinesis, table, stream).read(3)
+    before = table.checkpoints()
+    mover.move("import", table)
+    mover.move("export", table)
+    assert table.checkpoints() == before
+
+
+def test_a_lease_that_was_written_has_no_owner_and_a_new_counter(mover, table):
+    pending = {"pendingCheckpoint": {"S": "17"}, "pendingCheckpointSubSequenceNumber": {"N": "0"}}
+    table.put(lease_item(SHARDS[0], **pending))
+    mover.move("import", table)
+    mover.move("export", table)
+    row = table.rows[SHARDS[0]]
+    assert row["leaseCounter"] == {"N": "18"}
+    assert not {"leaseOwner", *pending} & row.keys()
+
+
+def test_a_missing_table_is_created(mover, table):
+    mover.move("import", table)
+    created = KclTable(exists=False)
+    mover.move("export", created)
+    assert created.exists
+    assert sorted(created.rows) == SHARDS
+
+
+def test_rows_that_are_no_leases_stay(mover, table):
+    table.put(LEADER)
+    mover.move("import", table)
+    mover.move("export", table)
+    assert table.rows["Leader"] == LEADER
+
+
+def test_a_plan_writes_nothing(mover, table, tmp_path):
+    before = dict(table.rows)
+    mover.plan("import", table)
+    assert not (tmp_path / "state").exists()
+    mover.move("import", table)
+    mover.plan("export", table)
+    assert table.rows == before
+
+
+def renewal(table):
+    """A worker of the KCL renews a lease."""
+    return lambda: table.put(lease_item(SHARDS[0], leaseCounter={"N": "18"}))
+
+
+@pytest.mark.parametrize("direction", ["import", "export"])
+def test_a_living_worker_is_seen_by_its_lease_counter(mover, table, direction):
+    if direction == "export":
+        mover.move("import", table)
+    with pytest.raises(
+        rp.StateError, match=r"a worker of the KCL is alive: 1 leases .* within 20 s, owned by worker-1"
+    ):
+        mover.plan(direction, table, renewal(table))
+    table.put(lease_item(SHARDS[0]))
+    assert len(mover.plan(direction, table, renewal(table), is_forced=True)) == 2
+
+
+def test_a_job_with_positions_is_not_imported_into(mover, table, put):
+    put(range(20))
+    run_job(mover.job)
+    with pytest.raises(rp.StateError, match="the job has positions of orders"):
+        mover.plan("import", table)
+    mover.move("import", table, is_forced=True)
+    assert sorted(run_job(mover.job)) == [*range(20)]
+
+
+def test_a_running_job_is_not_exported(mover, table, put):
+    mover.move("import", table)
+    put(range(2))
+    with pytest.raises(rp.StateError, match="the job is running"):
+        mover.plan("export", table, pause=lambda: run_job(mover.job))
+
+
+def test_a_table_that_is_ahead_of_the_job_is_not_put_back(mover, kinesis, stream, table, put):
+    put(range(20))
+    mover.move("import", table)
+    KclWorker(kinesis, table, stream).read(3)
+    with pytest.raises(rp.StateError, match=f"ahead of the job.*{stream}/{SHARDS[0]}, {stream}/{SHARDS[1]}"):
+        mover.plan("export", table)
+    mover.move("export", table, is_forced=True)
+    assert set(table.checkpoints().values()) == {("TRIM_HORIZON", 0)}
+
+
+def test_a_row_that_changes_after_the_plan_is_not_overwritten(mover, table):
+    mover.move("import", table)
+    with pytest.raises(rp.StateError, match=f"the lease {SHARDS[0]} .* was changed meanwhile"):
+        mover.move("export", table, before_apply=renewal(table))
+    assert table.rows[SHARDS[0]]["leaseCounter"] == {"N": "18"}
+
+
+@pytest.mark.parametrize(
+    ("empty", "message"),
+    [(KclTable(exists=False), "no such table"), (KclTable(), "no leases"), (KclTable(LEADER), "no leases")],
+)
+def test_a_table_without_leases_is_not_imported(mover, empty, message):
+    with pytest.raises(rp.StateError, match=message):
+        mover.plan("import", empty)
+
+
+def test_a_job_that_has_stored_nothing_is_not_exported(mover, table):
+    with pytest.raises(rp.StateError, match="stored no positions"):
+        mover.plan("export", table)

@@ -1,0 +1,155 @@
+"""Mode CONTINUOUS while a service is away: the fetcher is started again, planning and tasks wait, for `maxOutage` at most."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+
+import pytest
+
+from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
+from recordpublisher.plugins.spark.continuous.query_driver import DriverFetcher, QueryDriver
+from recordpublisher.plugins.spark.continuous.row_file import rows_of
+from recordpublisher.plugins.spark.continuous.wal_planner import WalPlanner
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.outages import OutageWatch
+from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import OutageError, StateError, StoreUnavailableError
+from recordpublisher.publishers.shards import Shard
+
+from fakes.memory_store import MemoryStore
+from fakes.spark_continuous import NO_LIMIT, opened
+from spark_jobs.queries import Kinesis
+
+NAMES = itertools.count()
+AWAY = StoreUnavailableError("GetObject at s3://b failed")
+
+
+class Fallible(MemoryStore):
+    """Reads and lists fail while `failure` is set."""
+
+    failure: Exception | None = None
+
+    async def get(self, name):
+        self._raise()
+        return await super().get(name)
+
+    async def list_names(self, prefix, before=None):
+        self._raise()
+        return await super().list_names(prefix, before)
+
+    async def list_versions(self, prefix):
+        self._raise()
+        return await super().list_versions(prefix)
+
+    def _raise(self):
+        if self.failure is not None:
+            raise self.failure
+
+
+class Idle:
+    """A fetcher that does nothing."""
+
+    outage = None
+
+    def start(self, stop_at_tip: bool) -> None: ...
+
+    def has_ended(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def memory() -> Fallible:
+    return Fallible()
+
+
+@pytest.fixture
+def driver(memory) -> QueryDriver:
+    options = SparkOptions.parse({"stream": "s", "metadataLocation": "/wal", "mode": "continuous"})
+    planner = WalPlanner(WriteOnceStore(memory), SystemClock(), 1)
+    return QueryDriver(options, planner, Idle(), BackPressure(NO_LIMIT), worker_loop(), sleep=lambda seconds: None)
+
+
+async def fill(memory) -> None:
+    await (await opened(WriteOnceStore(memory), [Shard("s", "a")])).read_all(5)
+
+
+def test_planning_goes_on_with_the_old_offset_and_the_progress_shows_the_outage(driver, memory):
+    start = driver.initial_offset()
+    asyncio.run(fill(memory))
+    memory.failure = AWAY
+    assert driver.next_offset(start, None) is None
+    assert driver.figures["outage"]["service"] == "the store of claims"
+    memory.failure = None
+    assert driver.next_offset(start, None).records == 5
+    assert "outage" not in driver.figures
+
+
+def test_an_error_that_is_no_outage_ends_the_query_at_once(driver, memory):
+    start = driver.initial_offset()
+    memory.failure = StateError("GetObject failed with AccessDenied")
+    with pytest.raises(StateError, match="AccessDenied"):
+        driver.next_offset(start, None)
+
+
+def test_a_task_waits_for_its_files(driver, memory):
+    start = driver.initial_offset()
+    asyncio.run(fill(memory))
+    files = driver.files(start, driver.next_offset(start, None))
+    memory.failure = AWAY
+    watch = OutageWatch(600_000)
+    waited = []
+
+    def come_back(seconds):
+        waited.append(seconds)
+        memory.failure = None
+
+    patient = watch.wait_out
+    watch.wait_out = lambda call: patient(call, come_back)
+    rows = [batch.num_rows for batch in rows_of(files, WriteOnceStore(memory), worker_loop(), "/wal", watch)]
+    assert (sum(rows), len(waited)) == (5, 1)
+
+
+def fetcher_of(served, tmp_path, memory, **more) -> tuple[Kinesis, DriverFetcher]:
+    stream = Kinesis(served, f"continuous-away-{next(NAMES)}", 1)
+    given = {"mode": "continuous", "walRollInterval": 50, "flink.shard.getrecords.maxretries": 0, **more}
+    options = SparkOptions.parse(stream.options(tmp_path, **given))
+    store = WriteOnceStore(memory)
+    return stream, DriverFetcher(options, store, BackPressure(NO_LIMIT), worker_loop(), SystemClock())
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_fetcher_that_an_outage_ends_is_started_again(served, tmp_path, memory, driver):
+    stream, fetcher = fetcher_of(served, tmp_path, memory)
+    stream.put(20)
+    start = driver.initial_offset()
+    fetcher.start(stop_at_tip=False)
+    wait_until(lambda: (planned := driver.next_offset(start, None)) and planned.records == 20)
+    served.call(served.endpoint.faults.start_random, "reset")
+    try:
+        stream.put(10)
+        wait_until(lambda: fetcher.outage is not None)
+        assert not fetcher.has_ended()
+    finally:
+        served.call(served.endpoint.faults.stop_random)
+    wait_until(lambda: driver.next_offset(start, None).records == 30)
+
+
+def test_a_fetcher_ends_the_query_past_the_longest_outage(served, tmp_path, memory):
+    _, fetcher = fetcher_of(served, tmp_path, memory, maxOutage=0)
+    served.call(served.endpoint.faults.start_random, "reset")
+    try:
+        fetcher.start(stop_at_tip=False)
+        with pytest.raises(OutageError, match=r"^Kinesis is away since"):
+            wait_until(fetcher.has_ended)
+    finally:
+        served.call(served.endpoint.faults.stop_random)
