@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -60,8 +61,33 @@ class TimedSink(RecordingSink):
         self._group_rows += self.rows[before:]
 
 
-class ElasticProcess:
+class FetcherProcess:
     """Owns one fetcher and its run."""
+
+    fetcher: ElasticFetcher | SubtaskFetcher
+    running: asyncio.Task[None]
+
+    async def start(self) -> Self:
+        await self.fetcher.open()
+        self.running = asyncio.create_task(self.fetcher.run())
+        return self
+
+    async def stop(self) -> None:
+        """End with a last checkpoint, and leave the group if there is one."""
+        self.fetcher.stop()
+        await self.running
+        await self.fetcher.close()
+
+    async def kill(self) -> None:
+        """The process is gone, without a word."""
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+
+class ElasticProcess(FetcherProcess):
+    """A worker of the group."""
+
+    fetcher: ElasticFetcher
 
     def __init__(
         self,
@@ -75,24 +101,7 @@ class ElasticProcess:
         self.store = store
         self.sink = sink
         dependencies = fetcher_dependencies(source, sink, properties, streams=streams)
-        self.fetcher: ElasticFetcher = elastic_fetcher(
-            dependencies, ElasticGroup(store, LeaseSettings(DURATION), takeover)
-        )
-
-    async def start(self) -> None:
-        await self.fetcher.open()
-        self.running = asyncio.create_task(self.fetcher.run())
-
-    async def stop(self) -> None:
-        """Leave the group."""
-        self.fetcher.stop()
-        await self.running
-        await self.fetcher.close()
-
-    async def kill(self) -> None:
-        """The process is gone, without a word."""
-        self.running.cancel()
-        await asyncio.gather(self.running, return_exceptions=True)
+        self.fetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION), takeover))
 
     @property
     def shards(self) -> set[str]:
@@ -119,8 +128,7 @@ class ElasticProcesses:
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         process = ElasticProcess(self.source, store, sink or TimedSink(self.rows, self._cost), given, streams, takeover)
-        await process.start()
-        return process
+        return await process.start()
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 from recordpublisher.testing import VirtualClock
 
-from .elastic_processes import DURATION, ConnectedStore, ElasticProcesses, TimedSink
+from .elastic_processes import DURATION, ConnectedStore, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies
 
 
-class StaticProcess:
+class StaticProcess(FetcherProcess):
     """Owns one subtask and its run. `takeover`: it may take over from a group."""
 
     def __init__(
@@ -33,19 +31,3 @@ class StaticProcess:
                 parallelism=parallelism,
             )
         )
-
-    async def start(self) -> StaticProcess:
-        await self.fetcher.open()
-        self.running = asyncio.create_task(self.fetcher.run())
-        return self
-
-    async def stop(self) -> None:
-        """End with a last checkpoint."""
-        self.fetcher.stop()
-        await self.running
-        await self.fetcher.close()
-
-    async def kill(self) -> None:
-        """The process is gone, without a word."""
-        self.running.cancel()
-        await asyncio.gather(self.running, return_exceptions=True)
