@@ -1,4 +1,4 @@
-"""Measures both Spark connectors and writes the table of docs/explanation/comparison.md: [words of their names]."""
+"""Measures the Spark connectors and writes the table of docs/explanation/comparison.md: [words of their names]."""
 
 import sys
 import tempfile

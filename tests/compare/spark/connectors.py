@@ -1,8 +1,9 @@
-"""Both connectors: this project's Spark source, and qubole's on the newest Spark that it runs on."""
+"""The connectors: this project's Spark source, qubole's on the newest Spark that it runs on, and awslabs' if its jar is given."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,27 +19,34 @@ CONNECTOR = "com.qubole.spark:spark-sql-kinesis_2.12:1.2.0_spark-3.0"
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector: the Python with its Spark, Spark's configuration, and its options for an endpoint and a folder."""
+    """A connector: the Python with its Spark, Spark's configuration, its options for an endpoint and a folder, its format in Spark."""
 
     name: str
     python: str
     conf: dict[str, str]
     options: Callable[[str, Path], dict[str, str]]
+    format: str = "kinesis"
 
     def command(self, url: str, folder: Path, action: str) -> list[str]:
         """Starts a job in a folder, which goes on where an earlier one in it was killed."""
-        given = {"options": self.options(url, folder), "conf": self.conf, "folder": str(folder), "action": action}
+        given = {"format": self.format, "options": self.options(url, folder), "conf": self.conf}
+        given |= {"folder": str(folder), "action": action}
         return [self.python, str(JOB), json.dumps(given)]
 
 
 def connectors(folder: Path) -> list[Connector]:
-    """Each with its versions in the name."""
+    """Each with its versions in the name. AWSLABS_JAR: the file of awslabs' connector, which is in no registry."""
     run("mvn", "-q", "-B", "dependency:copy", f"-Dartifact={CONNECTOR}", f"-DoutputDirectory={folder}", cwd=folder)
     (jar,) = folder.glob("*.jar")
-    return [
-        Connector(f"recordpublisher, Spark {_spark(sys.executable)}", sys.executable, {}, _ours),
-        Connector(f"qubole 1.2.0, Spark {_spark(str(SPARK_3))}", str(SPARK_3), {"spark.jars": str(jar)}, _qubole),
+    spark_4, spark_3 = _spark(sys.executable), _spark(str(SPARK_3))
+    found = [
+        Connector(f"recordpublisher, Spark {spark_4}", sys.executable, {}, _ours),
+        Connector(f"qubole 1.2.0, Spark {spark_3}", str(SPARK_3), {"spark.jars": str(jar)}, _qubole),
     ]
+    if given := os.environ.get("AWSLABS_JAR"):
+        name = f"awslabs {Path(given).stem.partition('_2.13-')[2]}, Spark {spark_4}"
+        found.append(Connector(name, sys.executable, {"spark.jars": given}, _awslabs, "aws-kinesis"))
+    return found
 
 
 def _spark(python: str) -> str:
@@ -61,3 +69,8 @@ def _ours(url: str, folder: Path) -> dict[str, str]:
 def _qubole(url: str, _: Path) -> dict[str, str]:
     keys = {"awsAccessKeyId": "local", "awsSecretKey": "local", "awsUseInstanceProfile": "false"}
     return {"streamName": "orders", "startingPosition": "TRIM_HORIZON", "endpointUrl": url, **keys}
+
+
+def _awslabs(url: str, _: Path) -> dict[str, str]:
+    options = {**_qubole(url, _), "region": "us-east-1", "consumerType": "GetRecords"}
+    return {f"kinesis.{key}": value for key, value in options.items() if key != "awsUseInstanceProfile"}

@@ -1,7 +1,7 @@
-"""A Spark job of either connector, in the Python of its Spark: prints a line of JSON for each batch until told to stop or killed.
+"""A Spark job of any of the connectors, in the Python of its Spark: prints a line of JSON for each batch until told to stop or killed.
 
-It must run with PySpark 3 and 4 and nothing else. Its argument is JSON: `options`, `conf`, `folder`, and the `action`: `rows` (into Parquet
-files), `noop`, `print` (a line `- DATA` for each row), or `count` (read those files).
+It must run with PySpark 3 and 4 and nothing else. Its argument is JSON: `format`, `options`, `conf`, `folder`, and the `action`: `rows`
+(into Parquet files), `noop`, `print` (a line `- DATA` for each row), or `count` (read those files).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
         numbers = [int(row[0]) for row in frame.selectExpr("substring(cast(data as string), 1, 8)").collect()]
         print(json.dumps({"numbers": numbers}), flush=True)
         return
-    frame = session.readStream.format("kinesis").options(**job["options"]).load()
+    frame = session.readStream.format(job["format"]).options(**job["options"]).load()
     writer = frame.writeStream.option("checkpointLocation", folder + "/checkpoint")
     if job["action"] == "print":
         writer.foreachBatch(print_rows).start().awaitTermination()
