@@ -13,7 +13,7 @@ CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" py
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
@@ -56,10 +56,16 @@ simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of the
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
 	$(BIN)/pytest -q -m simulation tests/simulation/elastic tests/simulation/takeover
 
-nightly: $(STAMP)  ## a hundred thousand of them and of MapSink, and 5,000 of worker groups (two hours)
-	SCHEDULES=100000 $(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
-	GROUP_SCHEDULES=5000 TAKEOVER_SCHEDULES=20000 $(BIN)/pytest -q -m simulation tests/simulation/elastic tests/simulation/takeover
-	MAP_SCHEDULES=100000 $(BIN)/pytest -q tests/plugins/sinks/map/test_schedules.py
+nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two hours)
+	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest
+
+nightly-groups: $(STAMP)
+	GROUP_SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/elastic
+
+nightly-rest: $(STAMP)
+	SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/test_simulation.py
+	TAKEOVER_SCHEDULES=20000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/takeover
+	MAP_SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes; those without Spark run beside those with it (twenty minutes)
 	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills

@@ -11,26 +11,13 @@ import os
 import pytest
 
 from simulation.job import run
+from simulation.many_schedules import failures_of
 
 QUICK, MANY = 200, 2_000
-SHOWN = 10
-
-
-def failures_of(seeds):
-    """The commands that run the first few failing schedules again, each with its error."""
-    commands = []
-    for seed in seeds:
-        try:
-            run(seed)
-        except Exception as error:  # any error is reported with its seed
-            commands.append(f"SEED={seed} make simulation   # {type(error).__name__} {error}")
-            if len(commands) == SHOWN:
-                break
-    return commands
 
 
 def test_every_rule_holds_in_every_schedule():
-    assert failures_of(range(QUICK)) == []
+    assert failures_of(run, range(QUICK), "SEED") == []
 
 
 @pytest.mark.simulation
@@ -40,9 +27,11 @@ def test_every_rule_holds_in_many_schedules():
         run(int(os.environ["SEED"]))
         return
     first, count = int(os.environ.get("FIRST", QUICK)), int(os.environ.get("SCHEDULES", MANY))
-    commands = failures_of(range(first, first + count))
+    failures = failures_of(run, range(first, first + count), "SEED")
 
-    assert not commands, "\n".join(["schedules that break a rule; run one again by:", *commands])
+    assert not failures, "\n".join(
+        ["schedules that break a rule; run one again by `SEED=... make simulation`:", *failures]
+    )
 
 
 def test_a_seed_gives_the_same_schedule_and_the_same_run():

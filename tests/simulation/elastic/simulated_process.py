@@ -32,7 +32,7 @@ class SuspendableClock(Clock):
 
     def __init__(self, simulator: Simulator, stands_still: bool) -> None:
         super().__init__(simulator)
-        self._stands_still = stands_still
+        self.stands_still = stands_still
         self._suspensions: list[tuple[float, float]] = []
 
     def suspend(self, seconds: float) -> None:
@@ -40,7 +40,7 @@ class SuspendableClock(Clock):
 
     def monotonic(self) -> float:
         now = self._simulator.now
-        return now - (sum(min(end, now) - begin for begin, end in self._suspensions) if self._stands_still else 0.0)
+        return now - (sum(min(end, now) - begin for begin, end in self._suspensions) if self.stands_still else 0.0)
 
 
 class SimulatedProcess:
@@ -141,9 +141,10 @@ class SimulatedProcess:
             )
             readers.may_write = lambda worker=self.worker: worker.permission.is_given
             readers.emit_limit = lambda worker=self.worker: emit_limit(worker.group_watermark, self._schedule.lookahead)
-            readers.detector = SuspensionDetector(  # only a clock that stands still needs it
-                self.clock, lambda late, worker=self.worker: worker.permission.on_suspension()
-            )
+            if self.clock.stands_still:  # a clock that counts suspensions needs no detector
+                readers.detector = SuspensionDetector(
+                    self.clock, lambda late, worker=self.worker: worker.permission.on_suspension()
+                )
             if self.is_leaving:
                 self.has_left = True
                 return
@@ -158,10 +159,10 @@ class SimulatedProcess:
 
     async def _live(self, worker: Worker, readers: SimulatedReaders) -> None:
         running = asyncio.ensure_future(worker.run())
-        others = [
-            asyncio.ensure_future(work)
-            for work in (readers.run(), self._take_checkpoints(worker, readers), readers.detector.run())
-        ]
+        beside = [readers.run(), self._take_checkpoints(worker, readers)]
+        if readers.detector is not None:
+            beside.append(readers.detector.run())
+        others = [asyncio.ensure_future(work) for work in beside]
         try:
             await asyncio.wait([running, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in (running, *others):

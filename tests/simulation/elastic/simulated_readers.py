@@ -86,9 +86,10 @@ class SimulatedReaders:
         return {}
 
     async def run(self) -> None:
-        """Read and write until cancelled."""
+        """Read and write until cancelled; look rarely while there is nothing to read, since each look costs the simulation time."""
+        readable: list[str] = []
         while True:
-            await asyncio.sleep(self._random.uniform(0.3, 0.7))
+            await asyncio.sleep(self._random.uniform(0.3, 0.7) * (1 if readable else 4))
             if self._has_ended_shards():
                 self.request_checkpoint.set()
             unread = [

@@ -7,29 +7,15 @@ import os
 
 import pytest
 
+from ..many_schedules import failures_of
 from .directed_schedules import DIRECTED
-from .group_schedule import random_schedule
-from .simulated_group import SimulatedGroup
+from .simulated_group import SimulatedGroup, run
 
 QUICK, MANY = 4, 20
-SHOWN = 10
-
-
-def failures_of(seeds):
-    """The first few failing seeds, each with its error."""
-    failures = []
-    for seed in seeds:
-        try:
-            SimulatedGroup(random_schedule(seed)).run()
-        except Exception as error:  # any error is reported with its seed
-            failures.append(f"GROUP_SEED={seed}   # {type(error).__name__} {error}")
-            if len(failures) == SHOWN:
-                break
-    return failures
 
 
 def test_every_rule_holds_in_every_schedule():
-    assert failures_of(range(QUICK)) == []
+    assert failures_of(run, range(QUICK), "GROUP_SEED") == []
 
 
 @pytest.mark.simulation
@@ -42,14 +28,14 @@ def test_every_rule_holds_in_each_situation(situation):
 @pytest.mark.timeout(0)
 def test_every_rule_holds_in_many_schedules():
     if "GROUP_SEED" in os.environ:
-        SimulatedGroup(random_schedule(int(os.environ["GROUP_SEED"]))).run()
+        run(int(os.environ["GROUP_SEED"]))
         return
     first, count = int(os.environ.get("GROUP_FIRST", QUICK)), int(os.environ.get("GROUP_SCHEDULES", MANY))
-    failures = failures_of(range(first, first + count))
+    failures = failures_of(run, range(first, first + count), "GROUP_SEED")
 
     assert not failures, "\n".join(["schedules that break a rule:", *failures])
 
 
 @pytest.mark.simulation
 def test_a_seed_gives_the_same_schedule_and_the_same_run():
-    assert SimulatedGroup(random_schedule(3)).run().counts == SimulatedGroup(random_schedule(3)).run().counts
+    assert run(3).counts == run(3).counts

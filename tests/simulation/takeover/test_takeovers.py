@@ -8,27 +8,20 @@ from collections import Counter
 
 import pytest
 
+from ..many_schedules import failures_of
 from .simulated_takeovers import SimulatedTakeovers
 
 QUICK, MANY = 20, 300
 
 
-def failures_of(seeds):
-    """The first few failing seeds, each with its error; and what happened in the others."""
-    failures, counts = [], Counter()
-    for seed in seeds:
-        try:
-            counts += SimulatedTakeovers(seed, is_graceful=seed % 3 == 0).run().counts
-        except Exception as error:  # any error is reported with its seed
-            failures.append(f"TAKEOVER_SEED={seed}   # {type(error).__name__} {error}")
-            if len(failures) == 10:
-                break
-    return failures, counts
+def run(seed):
+    """Run the schedule of a seed; returns what happened in it."""
+    return SimulatedTakeovers(seed, is_graceful=seed % 3 == 0).run().counts
 
 
 def test_no_position_goes_back_and_nothing_is_lost():
-    failures, counts = failures_of(range(QUICK))
-    assert failures == []
+    counts = Counter()
+    assert failures_of(lambda seed: counts.update(run(seed)), range(QUICK), "TAKEOVER_SEED") == []
     assert min(counts["to group"], counts["to subtasks"]) > QUICK / 2
 
 
@@ -36,9 +29,9 @@ def test_no_position_goes_back_and_nothing_is_lost():
 @pytest.mark.timeout(0)
 def test_no_position_goes_back_and_nothing_is_lost_in_many_schedules():
     if "TAKEOVER_SEED" in os.environ:
-        seed = int(os.environ["TAKEOVER_SEED"])
-        SimulatedTakeovers(seed, is_graceful=seed % 3 == 0).run()
+        run(int(os.environ["TAKEOVER_SEED"]))
         return
-    failures, counts = failures_of(range(QUICK, QUICK + int(os.environ.get("TAKEOVER_SCHEDULES", MANY))))
+    counts, count = Counter(), int(os.environ.get("TAKEOVER_SCHEDULES", MANY))
+    failures = failures_of(lambda seed: counts.update(run(seed)), range(QUICK, QUICK + count), "TAKEOVER_SEED")
     print(dict(counts))
     assert not failures, "\n".join(["schedules that break a rule:", *failures])
