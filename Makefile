@@ -137,10 +137,10 @@ compare: $(STAMP) .venvs/async-kinesis/.installed  ## AWS SDKs for Java, JavaScr
 STORE ?= postgresql
 
 rolling-restart: $(STAMP)  ## restarts ten workers of a group one by one, and prints for how long shards had no reader: STORE=postgresql, folder, sqlite, dynamodb or s3
-	PYTHONPATH=tests $(BIN)/python -m groups.rolling_restart --store $(STORE)
+	PYTHONPATH=tests $(BIN)/python -m groups.scaling.rolling_restart --store $(STORE)
 
 scale-out-picture: $(STAMP)  ## from one worker to eight and back under load; draws the picture of docs/operate/share-shards-between-processes.md (two minutes)
-	PYTHONPATH=tests $(BIN)/python -m groups.scale_out --store $(STORE) --picture docs/images/scale-out.png
+	PYTHONPATH=tests $(BIN)/python -m groups.scaling.scale_out --store $(STORE) --picture docs/images/scale-out.png
 
 group-requests: $(STAMP)  ## what a group and workers of the KCL cost in DynamoDB, at rest and under load, counted; needs Maven (nine minutes)
 	PYTHONPATH=tests $(BIN)/python -m groups.costs.counted_requests

@@ -103,6 +103,9 @@ class RecordPublisherFactory(ABC):
     async def release(self, stream: str) -> None:  # noqa: B027 - optional on purpose
         """The job reads this stream no more, and its publishers have stopped; it may come back (S10). Release what was for it alone."""
 
+    def keep_shared(self) -> None:  # noqa: B027 - optional on purpose
+        """Other processes of the job read on: `close` must leave them what they use too, such as a registered consumer (F8)."""
+
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what the publishers share. Called once, after every publisher has stopped."""
 

@@ -20,7 +20,7 @@ from groups.worker_group import WorkerGroup, worker_group
 from servers.atomic_stores import PROPERTIES, serve_dynamodb_local
 
 WORKERS, SHARDS = 2, 20
-SETTLE_SECONDS = {"recordpublisher": 40, "KCL 3.0.0": 200}
+SETTLE_SECONDS = {"recordpublisher": 40, "KCL": 200}
 """Until shards move no more. The KCL makes its tables, elects a leader, and balances once a minute or two."""
 COUNT_SECONDS = 60
 CHECKPOINT_SECONDS = 10

@@ -103,7 +103,9 @@ class ElasticFetcher(SubtaskFetcher):
         return self.snapshot()
 
     async def close(self) -> None:
-        """Close publishers, sink and the group's store."""
+        """Close publishers, sink and the group's store. What the others use stays: the last process of the group releases it."""
+        if self._lives.has_others:
+            self._dependencies.factory.keep_shared()
         try:
             await super().close()
         finally:

@@ -70,6 +70,11 @@ class WorkerLives:
         """Whether a heartbeat was confirmed lately."""
         return self._worker is not None and self._worker.permission.is_given
 
+    @property
+    def has_others(self) -> bool:
+        """Whether other processes of the group go on."""
+        return self._worker is not None and self._worker.has_others
+
     def start(self, start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         """Join the group. `start_task` runs the work in a background task."""
         self._is_leaving = False

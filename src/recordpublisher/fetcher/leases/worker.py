@@ -110,7 +110,7 @@ class Worker:
 
         Returns whether there are others that can take its shards.
         """
-        if not self._owned.shards or not self._observer.members - {self.name}:
+        if not self._owned.shards or not self.has_others:
             return False
         self._giver.announce()
         try:
@@ -118,6 +118,11 @@ class Worker:
         except (FencedError, StoreUnavailableError):
             return False
         return True
+
+    @property
+    def has_others(self) -> bool:
+        """Whether, at the last look, the group had other workers that stay."""
+        return bool(self._observer.members - {self.name})
 
     def leave(self) -> None:
         """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""

@@ -99,6 +99,11 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         if self._registrar is not None:
             await self._registrar.release(stream)
 
+    def keep_shared(self) -> None:
+        """Deregister no consumer: other processes of the job use it."""
+        if self._registrar is not None:
+            self._registrar.keep_all_registered()
+
     async def close(self) -> None:
         """Deregister the consumers that no other subtask uses (F8), then close the client."""
         self._is_closed = True

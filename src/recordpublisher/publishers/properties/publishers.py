@@ -101,7 +101,8 @@ UNREAD_TIMEOUT = integer(
 )
 DEREGISTRATION = choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops cleanly, NEVER only by command.",
+    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
+    "the last process of the group; NEVER only by command.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),
     group="Fan-out",

@@ -195,8 +195,8 @@ class JobSettings(TypedDict, total=False):
     reopened when there is capacity (F5). In ms.
     """
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask that stops
-    cleanly, NEVER only by command.
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that
+    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command.
     """
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""

@@ -54,6 +54,19 @@ def test_eager_without_a_given_arn_registers_without_delay():
     assert ports.consumers.count("register") == 1
 
 
+def test_a_consumer_that_other_processes_use_is_not_deregistered():
+    ports = ScriptedPorts()
+
+    async def main():
+        made = registrar(ports)
+        await made.ensure("orders")
+        made.keep_all_registered()
+        await made.close()
+
+    run_virtual(main())
+    assert ports.consumers.count("deregister") == 0
+
+
 def test_none_uses_the_given_arn_without_a_call():
     ports = ScriptedPorts()
     made = registrar(ports, **NONE)

@@ -42,7 +42,7 @@ class ConsumerRegistrar:
         self._arns: dict[str, str] = {}
         self._keys: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._failed: set[str] = set()
+        self._kept: set[str] = set()
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
@@ -51,7 +51,11 @@ class ConsumerRegistrar:
 
     def keep_registered(self, stream: str) -> None:
         """Do not deregister the stream's consumer at the end: reading failed, and the restart needs it."""
-        self._failed.add(stream)
+        self._kept.add(stream)
+
+    def keep_all_registered(self) -> None:
+        """Deregister no consumer at the end: other processes use them."""
+        self._kept.update(self._keys)
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
         """Make sure that the stream has an ACTIVE consumer. Of many shards one does the work and the others wait.
@@ -104,7 +108,7 @@ class ConsumerRegistrar:
                 await self._release(stream, key)
 
     async def _release(self, stream: str, key: ConsumerKey) -> None:
-        if self._ref_counts.release(key, clean=stream not in self._failed) and self._config.deregisters:
+        if self._ref_counts.release(key, clean=stream not in self._kept) and self._config.deregisters:
             await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:

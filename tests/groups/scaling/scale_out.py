@@ -12,7 +12,7 @@ from pathlib import Path
 from groups.load import SteadyLoad
 from groups.readers import moves
 from groups.repeats import repeats
-from groups.scale_out_picture import draw
+from groups.scaling.picture import draw
 from groups.stores import STORES
 from groups.worker_group import WorkerGroup, worker_group
 
