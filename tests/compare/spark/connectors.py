@@ -71,6 +71,11 @@ def _qubole(url: str, _: Path) -> dict[str, str]:
     return {"streamName": "orders", "startingPosition": "TRIM_HORIZON", "endpointUrl": url, **keys}
 
 
-def _awslabs(url: str, _: Path) -> dict[str, str]:
-    options = {**_qubole(url, _), "region": "us-east-1", "consumerType": "GetRecords"}
-    return {f"kinesis.{key}": value for key, value in options.items() if key != "awsUseInstanceProfile"}
+def _awslabs(url: str, folder: Path) -> dict[str, str]:
+    """By default a batch ends when each shard was silent for 10 s, or has given 100,000 records: a steady stream would have none for long.
+
+    10 s is the least that `maxFetchTimePerShardSec` takes.
+    """
+    options = {**_qubole(url, folder), "region": "us-east-1", "consumerType": "GetRecords"}
+    del options["awsUseInstanceProfile"]
+    return {f"kinesis.{key}": value for key, value in {**options, "maxFetchTimePerShardSec": "10"}.items()}

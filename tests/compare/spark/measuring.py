@@ -21,7 +21,7 @@ from recordpublisher.local.streams.shard import hash_of
 from compare.spark.connectors import Connector
 
 SHARDS, BACKLOG, SIZE = 8, 800_000, 200
-SMALL_SECONDS, KILLS, RATE = 30, 4, 500
+SMALL_SECONDS, KILLS, RATE = 60, 4, 500
 QUIET_SECONDS = 90
 
 
