@@ -151,7 +151,7 @@ compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, one ta
 compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## one schedule of reshards, throttling, lost answers and a kill, played to several clients; the table of docs/explanation/comparison.md; needs Maven, Java 17 (25 minutes)
 	PYTHONPATH=tests $(BIN)/python -m compare.truth $(CLIENTS)
 
-compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source and qubole's connector: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
+compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source, qubole's connector, and awslabs' if AWSLABS_JAR is its file: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
 	PYTHONPATH=tests $(BIN)/python -m compare.spark $(CLIENTS)
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks

@@ -46,6 +46,7 @@ class Server:
     def send(self, connection: socket.socket, operation: str, body: object) -> None:
         raw = msgspec.json.encode(body)
         head = f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.{operation}\r\nContent-Length: {len(raw)}"
+        head += "\r\nContent-Type: application/x-amz-json-1.1"
         connection.sendall(f"{head}\r\n\r\n".encode() + raw)
 
     def call(self, connection: socket.socket, operation: str, body: object) -> dict[str, object]:

@@ -14,22 +14,28 @@ from compare.tools import HERE, run
 
 JOB = Path(__file__).with_name("job.py")
 SPARK_3 = HERE.parents[1] / ".venvs" / "spark-3" / "bin" / "python"
+AWSLABS_SLOTS = 8
+"""It needs one for each shard: every task takes the whole time of a batch."""
 CONNECTOR = "com.qubole.spark:spark-sql-kinesis_2.12:1.2.0_spark-3.0"
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector: the Python with its Spark, Spark's configuration, its options for an endpoint and a folder, its format in Spark."""
+    """A connector: the Python with its Spark, Spark's configuration, its options for an endpoint and a folder, its format in Spark.
+
+    `slots`: how many tasks Spark runs at once.
+    """
 
     name: str
     python: str
     conf: dict[str, str]
     options: Callable[[str, Path], dict[str, str]]
     format: str = "kinesis"
+    slots: int = 2
 
     def command(self, url: str, folder: Path, action: str) -> list[str]:
         """Starts a job in a folder, which goes on where an earlier one in it was killed."""
-        given = {"format": self.format, "options": self.options(url, folder), "conf": self.conf}
+        given = {"format": self.format, "options": self.options(url, folder), "conf": self.conf, "slots": self.slots}
         given |= {"folder": str(folder), "action": action}
         return [self.python, str(JOB), json.dumps(given)]
 
@@ -45,7 +51,7 @@ def connectors(folder: Path) -> list[Connector]:
     ]
     if given := os.environ.get("AWSLABS_JAR"):
         name = f"awslabs {Path(given).stem.partition('_2.13-')[2]}, Spark {spark_4}"
-        found.append(Connector(name, sys.executable, {"spark.jars": given}, _awslabs, "aws-kinesis"))
+        found.append(Connector(name, sys.executable, {"spark.jars": given}, _awslabs, "aws-kinesis", AWSLABS_SLOTS))
     return found
 
 

@@ -1,7 +1,7 @@
 """A Spark job of any of the connectors, in the Python of its Spark: prints a line of JSON for each batch until told to stop or killed.
 
-It must run with PySpark 3 and 4 and nothing else. Its argument is JSON: `format`, `options`, `conf`, `folder`, and the `action`: `rows`
-(into Parquet files), `noop`, `print` (a line `- DATA` for each row), or `count` (read those files).
+It must run with PySpark 3 and 4 and nothing else. Its argument is JSON: `format`, `options`, `conf`, `slots`, `folder`, and the
+`action`: `rows` (into Parquet files), `noop`, `print` (a line `- DATA` for each row), or `count` (read those files).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 def main() -> None:
     job = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(f"local[{job['slots']}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "2")
     for key, value in job["conf"].items():
         builder = builder.config(key, value)

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import threading
 import time
+from bisect import bisect_left
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from queue import Empty, Queue
 from statistics import median
@@ -19,9 +21,10 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.local.streams.shard import hash_of
 
 from compare.spark.connectors import Connector
+from processes.repeated_work import repeated
 
-SHARDS, BACKLOG, SIZE = 8, 800_000, 200
-SMALL_SECONDS, KILLS, RATE = 60, 4, 500
+SHARDS, BACKLOG, SIZE = 8, 2_000_000, 200
+SMALL_SECONDS, SMALL_RECORDS, KILLS, RATE = 60, 32, 4, 500
 QUIET_SECONDS = 90
 
 
@@ -59,7 +62,7 @@ class Job:
 
 
 def measure_cost(client: Connector, folder: Path) -> dict[str, float]:
-    """A backlog into the noop sink, then a record in each shard twice a second."""
+    """A backlog into the noop sink, then a few records twice a second."""
     with serve_in_thread(streams={"orders": SHARDS}) as server:
         stream = server.endpoint.stream("orders")
         server.call(_put, stream, range(BACKLOG))
@@ -84,16 +87,25 @@ def measure_cost(client: Connector, folder: Path) -> dict[str, float]:
 
 
 def _small_batches(job: Job, server: Any, stream: Any) -> dict[str, float]:
+    """The time from a put to the end of the batch that has read it, in the middle; and how many cores the job uses."""
+    sent: list[tuple[float, int]] = []
+
+    def send() -> None:
+        server.call(_put, stream, range(SMALL_RECORDS))
+        sent.append((time.monotonic(), SMALL_RECORDS * (len(sent) + 1)))
+
     lines, until = [], time.monotonic() + SMALL_SECONDS
-    while time.monotonic() < until:
-        server.call(_put, stream, range(SHARDS * 4))
-        while (line := job.line(0.5)) is not None:
-            lines.append(line)
-    assert len(lines) > 2, lines
-    seconds = lines[-1]["at"] - lines[0]["at"]
+    with repeated(send, 0.5):
+        while time.monotonic() < until:
+            lines += [line for line in [job.line(0.5)] if line is not None]
+    while sum(line["rows"] for line in lines) < sent[-1][1]:
+        line = job.line()
+        assert line is not None, f"{job} has stopped after {lines[-1:]}"
+        lines.append(line)
+    rows = list(accumulate(line["rows"] for line in lines))
     return {
-        "small_batch_ms": median(line["ms"] for line in lines if line["rows"]),
-        "small_cores": (lines[-1]["cpu"] - lines[0]["cpu"]) / seconds,
+        "put_to_end_s": median(lines[bisect_left(rows, number)]["at"] - when for when, number in sent),
+        "small_cores": (lines[-1]["cpu"] - lines[0]["cpu"]) / (lines[-1]["at"] - lines[0]["at"]),
     }
 
 

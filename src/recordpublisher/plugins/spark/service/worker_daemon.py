@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-
-from pyspark import daemon
+from collections.abc import Sequence
 
 MODULES = (
     "pyspark_recordpublisher",
@@ -22,10 +22,24 @@ MODULES = (
 
 def main() -> None:
     """Import, and serve as Spark's daemon; Spark starts others, of processes that plan, with other arguments."""
+    sys.path = without_zips(sys.path)
+    from pyspark import daemon
+
     if sys.argv[1:2] == ["pyspark.worker"]:
         for name in MODULES:
             importlib.import_module(name)
     daemon.manager()
+
+
+def without_zips(path: Sequence[str]) -> list[str]:
+    """`sys.path` without `pyspark.zip` and its neighbours, where they belong to an installed PySpark that is on the path, too.
+
+    Spark puts them first. Python keeps no compiled modules of a zip: each process that starts would compile PySpark again, 0.6 s of CPU.
+    """
+    found = {os.path.join(entry, "pyspark", "python", "lib") for entry in path}
+    zips = {os.path.join(folder, "pyspark.zip") for folder in found} & set(path)
+    folders = {os.path.dirname(each) for each in zips}
+    return [entry for entry in path if os.path.dirname(entry) not in folders]
 
 
 if __name__ == "__main__":
