@@ -17,7 +17,7 @@ def test_the_table_has_a_row_for_each_connector():
     row = {
         "rows_a_second": 12_345.6,
         "cpu_a_row_us": 3.21,
-        "small_batch_ms": 250,
+        "put_to_end_s": 0.25,
         "small_cores": 0.5,
         "records": 5000,
         "restart_s": 9.6,
