@@ -12,7 +12,8 @@ PROGRESS = 5_000
 def failures_of(run: Callable[[int], object], seeds: Iterable[int], variable: str) -> list[str]:
     """The first few failing seeds, each with its error, as the setting that runs it again.
 
-    Nothing is logged: the logs of all schedules would fill the memory. A line tells of each 5,000 schedules.
+    Nothing is logged: the logs of all schedules would fill the memory. A line tells of each failure, and of each 5,000
+    schedules.
     """
     failures: list[str] = []
     logging.disable(logging.CRITICAL)
@@ -22,6 +23,7 @@ def failures_of(run: Callable[[int], object], seeds: Iterable[int], variable: st
                 run(seed)
             except Exception as error:  # any error is reported with its seed
                 failures.append(f"{variable}={seed}   # {type(error).__name__} {error}")
+                print(failures[-1], flush=True)
                 if len(failures) == SHOWN:
                     break
             if count % PROGRESS == 0:
