@@ -13,8 +13,8 @@ from .simulated_process import SimulatedProcess
 from .simulated_shards import SimulatedShards
 from .sink_database import SinkDatabase
 
-CALM_SECONDS, SETTLED_SECONDS = 1200.0, 40.0
-"""After the faults end: within which time everything must be read and balanced; and for how long nothing may move then: twice a lease."""
+CALM_SECONDS, SETTLED_SECONDS = 1200.0, 60.0
+"""After the faults end: within which time everything must be read and balanced; and for how long nothing may move then."""
 CHECK_SECONDS = 5.0
 MAX_PROCESSES = 6
 
