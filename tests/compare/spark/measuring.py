@@ -97,10 +97,11 @@ def _small_batches(job: Job, server: Any, stream: Any) -> dict[str, float]:
     lines, until = [], time.monotonic() + SMALL_SECONDS
     with repeated(send, 0.5):
         while time.monotonic() < until:
-            lines += [line for line in [job.line(0.5)] if line is not None]
+            if (line := job.line(0.5)) is not None:
+                lines.append(line)
     while sum(line["rows"] for line in lines) < sent[-1][1]:
         line = job.line()
-        assert line is not None, f"{job} has stopped after {lines[-1:]}"
+        assert line is not None, f"the job has stopped after {lines[-1:]}"
         lines.append(line)
     rows = list(accumulate(line["rows"] for line in lines))
     return {

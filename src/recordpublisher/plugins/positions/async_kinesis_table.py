@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection
 from typing import Any
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
+from ..stores.aws_client import ConditionFailedError
 from .async_kinesis_checkpoints import NULL, ShardCheckpoint, checkpoint_from_item, checkpoint_to_item
+from .dynamodb_table import DynamoDbTable
 
-_CREATE_SECONDS = 60
 
+class AsyncKinesisTable(DynamoDbTable):
+    """Its name is kinesis-checkpoints-NAME, unless the checkpointer is given another."""
 
-class AsyncKinesisTable:
-    """Owns its client. Every method raises: StateError, StoreUnavailableError."""
-
-    def __init__(self, name: str, properties: Properties) -> None:
-        """`name` is the table's: kinesis-checkpoints-NAME, unless the checkpointer is given another. Raises: ConfigurationError."""
-        self.place = f"async-kinesis:{name}"
-        self._name = name
-        self._service = AwsService("dynamodb", self.place, properties)
+    CLIENT, KEY = "async-kinesis", "shard_id"
 
     async def read(self) -> list[ShardCheckpoint] | None:
         """Every checkpoint, sorted by shard. None when there is no table."""
-        found: list[ShardCheckpoint] = []
-        page: dict[str, Any] = {}
-        while True:
-            try:
-                response = await self._call("Scan", ConsistentRead=True, **page)
-            except NotFoundError:
-                return None
-            found += [checkpoint_from_item(item, self.place) for item in response["Items"]]
-            if "LastEvaluatedKey" not in response:
-                return sorted(found, key=lambda each: each.shard_id)
-            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        items = await self._items()
+        if items is None:
+            return None
+        return sorted((checkpoint_from_item(item, self.place) for item in items), key=lambda each: each.shard_id)
 
     async def write(self, checkpoint: ShardCheckpoint, seen: ShardCheckpoint | None) -> None:
         """Put a checkpoint in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
@@ -51,28 +37,10 @@ class AsyncKinesisTable:
                 ) from error
 
     async def create(self) -> None:
-        """Create the table as async-kinesis does."""
-        await self._call(
-            "CreateTable",
-            KeySchema=[{"AttributeName": "shard_id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "shard_id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        for _ in range(_CREATE_SECONDS):
-            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
-                break
-            await asyncio.sleep(1)
-        else:
-            raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
+        """Create the table as async-kinesis does: rows expire."""
+        await super().create()
         expiry = {"Enabled": True, "AttributeName": "ttl"}
         await self._call("UpdateTimeToLive", TimeToLiveSpecification=expiry)
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._service.close()
-
-    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._service.call(api, TableName=self._name, **parameters)
 
 
 def renewed_checkpoints(

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
+from ..stores.aws_client import ConditionFailedError
+from .dynamodb_table import DynamoDbTable
 from .kcl_leases import KclLease, lease_from_item, lease_to_item
 
-_CREATE_SECONDS = 60
 
+class KclLeaseTable(DynamoDbTable):
+    """Its name is what the KCL calls the application's name, unless it is told another. The KCL adds an index itself when it starts."""
 
-class KclLeaseTable:
-    """The table in DynamoDB. Owns its client. Every method raises: StateError, StoreUnavailableError."""
-
-    def __init__(self, name: str, properties: Properties) -> None:
-        """`name` is the table's, which the KCL calls the application's name unless it is told another. Raises: ConfigurationError."""
-        self.place = f"kcl:{name}"
-        self._name = name
-        self._service = AwsService("dynamodb", self.place, properties)
+    CLIENT, KEY = "kcl", "leaseKey"
 
     async def read(self) -> list[KclLease] | None:
         """Every lease, sorted by key; rows that are no leases are ignored. None when there is no table."""
-        found: list[KclLease] = []
-        page: dict[str, Any] = {}
-        while True:
-            try:
-                response = await self._call("Scan", ConsistentRead=True, **page)
-            except NotFoundError:
-                return None
-            leases = (lease_from_item(item, self.place) for item in response["Items"])
-            found += [lease for lease in leases if lease is not None]
-            if "LastEvaluatedKey" not in response:
-                return sorted(found, key=lambda lease: lease.key)
-            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        items = await self._items()
+        if items is None:
+            return None
+        leases = (lease_from_item(item, self.place) for item in items)
+        return sorted((lease for lease in leases if lease is not None), key=lambda lease: lease.key)
 
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
         """Put a lease without an owner in the place of the one that was `seen`, or of none.
@@ -60,30 +46,9 @@ class KclLeaseTable:
                     f"the lease {lease.key} in {self.place} was changed meanwhile: is a worker of the KCL alive?"
                 ) from error
 
-    async def create(self) -> None:
-        """Create the table as the KCL does; it adds its index itself when it starts."""
-        await self._call(
-            "CreateTable",
-            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        for _ in range(_CREATE_SECONDS):
-            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
-                return
-            await asyncio.sleep(1)
-        raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self._service.close()
-
     async def _has(self, written: dict[str, Any]) -> bool:
         response = await self._call("GetItem", Key={"leaseKey": written["leaseKey"]}, ConsistentRead=True)
         return lease_from_item(response.get("Item", {}), self.place) == lease_from_item(written, self.place)
-
-    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._service.call(api, TableName=self._name, **parameters)
 
 
 def renewed_leases(before: Collection[KclLease], after: Collection[KclLease]) -> list[KclLease]:
