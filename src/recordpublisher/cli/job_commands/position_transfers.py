@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
@@ -13,8 +13,11 @@ from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
+    from recordpublisher.plugins.positions.dynamodb_table import DynamoDbTable
     from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+
+T = TypeVar("T")
 
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
@@ -31,43 +34,44 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     return dict(sorted(states.items()))
 
 
-@asynccontextmanager
-async def kcl_transfer(
+def kcl_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AsyncIterator[KclTransfer]:
+) -> AbstractAsyncContextManager[KclTransfer]:
     """Between the job and a lease table of the KCL."""
-    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-    from recordpublisher.plugins.runtime.stream_names import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
 
-    streams = streams_of(properties)
-    job, leases = JobPositions(properties), KclLeaseTable(table_name, properties)
-    try:
-        async with KinesisClient(properties, streams) as service:
-            yield KclTransfer(job, leases, service, streams, properties, watch_seconds, is_forced)
-    finally:
-        await leases.close()
-        await job.close()
+    return _transfer(KclTransfer, KclLeaseTable, table_name, properties, watch_seconds, is_forced)
 
 
-@asynccontextmanager
-async def async_kinesis_transfer(
+def async_kinesis_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AsyncIterator[AsyncKinesisTransfer]:
+) -> AbstractAsyncContextManager[AsyncKinesisTransfer]:
     """Between the job and a table of async-kinesis."""
     from recordpublisher.plugins.positions.async_kinesis_table import AsyncKinesisTable
     from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
+
+    return _transfer(AsyncKinesisTransfer, AsyncKinesisTable, table_name, properties, watch_seconds, is_forced)
+
+
+@asynccontextmanager
+async def _transfer(
+    transfer: Callable[..., T],
+    table_class: type[DynamoDbTable],
+    table_name: str,
+    properties: Properties,
+    watch_seconds: float,
+    is_forced: bool,
+) -> AsyncIterator[T]:
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
 
     streams = streams_of(properties)
-    job, table = JobPositions(properties), AsyncKinesisTable(table_name, properties)
+    job, table = JobPositions(properties), table_class(table_name, properties)
     try:
         async with KinesisClient(properties, streams) as service:
-            yield AsyncKinesisTransfer(job, table, service, streams, properties, watch_seconds, is_forced)
+            yield transfer(job, table, service, streams, properties, watch_seconds, is_forced)
     finally:
         await table.close()
         await job.close()
