@@ -5,15 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
-from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
-from fakes.memory_store import MemoryStore
-from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
 
 
 def test_processes_share_the_shards_and_a_joiner_causes_no_repeat():
@@ -269,31 +265,6 @@ def test_a_shard_that_a_replaced_worker_had_read_to_its_end_is_read_again():
 
     group, moved = run_virtual(story())
     assert group.rows.count((moved, 0)) == 2
-
-
-def test_positions_of_a_fixed_number_of_subtasks_are_refused():
-    async def story():
-        group = ElasticProcesses(shards=1)
-        await group.store.put_if_absent("subtask-0", b"{}")
-        with pytest.raises(StateError, match="STATIC"):
-            await group.join()
-
-    run_virtual(story())
-
-
-def test_a_sink_that_returns_stored_positions_is_refused():
-    class KeepingSink(RecordingSink):
-        async def open(self, context):
-            return {}
-
-    async def story():
-        fetcher = elastic_fetcher(
-            fetcher_dependencies(ScriptedSource(), KeepingSink()), ElasticGroup(MemoryStore(), LeaseSettings())
-        )
-        with pytest.raises(ConfigurationError, match="returned positions that it keeps"):
-            await fetcher.open()
-
-    run_virtual(story())
 
 
 def test_a_process_that_cannot_reach_the_store_any_more_ends_with_an_error():

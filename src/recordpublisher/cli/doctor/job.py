@@ -13,7 +13,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.lag.group_positions import CALL_SECONDS, StoreOrGroupPositions
+from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, SinkPositions, stores_positions
 from recordpublisher.plugins.stores.by_location import back_end_of
@@ -97,7 +97,7 @@ class JobChecks:
         return f"{place} will be created" if place else f"reachable, {len(snapshots)} stored snapshots"
 
     async def _is_of_group(self, store: ConditionalStateStore) -> bool:
-        return await GroupStore(store.conditional_store, CALL_SECONDS).read_open_table() is not None
+        return await GroupStore(store.conditional_store).read_open_table() is not None
 
     async def _elastic_store(self) -> str:
         uri = self._properties.value(STATE_URI) or ""

@@ -119,7 +119,6 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
     from recordpublisher.plugins.host.build_from_properties import build_state_store
     from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.plugins.lag.group_positions import CALL_SECONDS
     from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
     from .lag_reading import check_folder
@@ -130,7 +129,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     if not isinstance(store, ConditionalStateStore):
         raise StateError("flink.state.uri has no group of workers: are these the job's properties?")
     try:
-        documents = GroupStore(store.conditional_store, CALL_SECONDS)
+        documents = GroupStore(store.conditional_store)
         if await documents.read_open_table() is None:
             place = store.conditional_store.place
             raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")

@@ -22,6 +22,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
 from ..dependencies import FetcherDependencies
+from ..leases.documents.group_store import GroupStore
 from ..leases.shard_listing import ShardListing
 from ..pipeline.bounds import BoundedResult, Bounds
 from ..shards.missing_shards import MissingShards
@@ -45,6 +46,7 @@ class ElasticFetcher(SubtaskFetcher):
         self._group = group
         self._tracker = tracker
         self._looked_at = frozenset(dependencies.streams)
+        self._is_open = False
         self.leased = LeasedShards(
             self._shards, self._snapshotter, dependencies.sink, dependencies.clock, dependencies.streams
         )
@@ -85,6 +87,7 @@ class ElasticFetcher(SubtaskFetcher):
             on_drain=self.stop,
         )
         self._open_monitoring(start)
+        self._is_open = True
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached, then leave the group. The next run joins it again. After an error the others take the shards."""
@@ -104,7 +107,7 @@ class ElasticFetcher(SubtaskFetcher):
 
     async def close(self) -> None:
         """Close publishers, sink and the group's store. What the others use stays: the last process of the group releases it."""
-        if self._lives.has_others:
+        if self._is_open and self._lives.has_others:
             self._dependencies.factory.keep_shared()
         try:
             await super().close()
@@ -172,7 +175,7 @@ class ElasticFetcher(SubtaskFetcher):
     async def _check_group(self) -> None:
         """Positions of a fixed number of subtasks are taken over only if that was asked for (E10). Raises: StateError."""
         store = self._group.store
-        found = await self._group.documents.read_table()
+        found = await GroupStore(store).read_table()
         is_of_subtasks = found.document.is_closed if found is not None else bool(await store.list_names(SUBTASK_PREFIX))
         if not is_of_subtasks:
             return

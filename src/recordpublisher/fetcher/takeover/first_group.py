@@ -15,14 +15,13 @@ from ..leases.documents.position_part import PositionKey, PositionPart, StoredPo
 from ..leases.documents.worker_record import WorkerRecord
 from ..shards.shard_state import ShardState
 
-CALL_SECONDS = 30.0
 SHARDS_PER_PART = 16
 """DynamoDB stores 400 KB in an item; a position is below 1 KB."""
 
 
 async def store_as_group(store: ConditionalStore, states: Mapping[str, ShardState]) -> None:
     """Store imported states by `Shard.key` as those of a new group. Raises: StateError when there is one."""
-    found = await GroupStore(store, CALL_SECONDS).read_table()
+    found = await GroupStore(store).read_table()
     exists = f"{store.place} has a group of workers already: use another flink.state.uri or flink.job.name"
     if found is not None:
         raise StateError(exists)
@@ -45,7 +44,7 @@ async def store_first_group(
     The lease table is written last, if the store's version of it is still the expected one (None: there is no table): before that there is
     no group. Raises: ConflictError.
     """
-    group, worker = GroupStore(store, CALL_SECONDS), f"import-{secrets.token_hex(8)}"
+    group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
     positions = {
         PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if _is_begun(state)
     }

@@ -15,7 +15,7 @@ from ..checkpoints.state_entries import StoredEntry, read_entries, write_entry
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore, Stored
 from ..leases.documents.lease_table import LeaseTable
-from .first_group import CALL_SECONDS, store_first_group
+from .first_group import store_first_group
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -30,7 +30,7 @@ async def take_over_subtasks(
     once: one of them writes the table. `start`: where the group begins to read other streams, unless the subtasks have pinned a time.
     Raises: StateError.
     """
-    group = GroupStore(store, CALL_SECONDS)
+    group = GroupStore(store)
     for attempt in range(MAX_ATTEMPTS):
         found = await group.read_table()
         if found is not None and not found.document.is_closed:

@@ -20,7 +20,6 @@ from recordpublisher.publishers.errors import StateError
 from ..stores.fenced_state_stores import ConditionalStateStore
 
 ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
-CALL_SECONDS = 30.0
 ATTEMPTS = 5
 """Shards may move from worker to worker while their positions are read; then they are read again."""
 
@@ -41,7 +40,7 @@ class StoreOrGroupPositions:
 
     async def load_group(self) -> Sequence[State] | None:
         """Those of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
-        group = GroupStore(self._store.conditional_store, CALL_SECONDS)
+        group = GroupStore(self._store.conditional_store)
         kept = None if self._sink is None else self._sink.worker_positions()
         return await group_snapshots(
             group, partial(read_parts, group) if kept is None else SinkPositionStore(kept, "", group).read

@@ -19,7 +19,6 @@ from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.takeover.first_group import CALL_SECONDS
 from recordpublisher.fetcher.takeover.to_subtasks import take_over_group
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
@@ -105,7 +104,7 @@ class ConditionalStateStore(StateStore):
         self._known[subtask] = await write_entry(self._store, entry_name(subtask), entry, version), entry
 
     async def _table(self) -> LeaseTable | None:
-        found = await GroupStore(self._store, CALL_SECONDS).read_table()
+        found = await GroupStore(self._store).read_table()
         return None if found is None else found.document
 
     def _check_owned_by_subtasks(self, table: LeaseTable | None, entries: Mapping[str, StoredEntry]) -> None:

@@ -17,6 +17,8 @@ from .worker_record import WorkerRecord
 
 LEASE_TABLE, WORKERS, PARTS = "group/leases", "group/workers/", "group/positions/"
 MAX_ATTEMPTS = 10
+CALL_SECONDS = 30.0
+"""For a call that no lease waits for. The first one to a store takes longest: it connects."""
 T = TypeVar("T")
 
 
@@ -45,13 +47,13 @@ class Stored(Generic[T]):
 
 
 class GroupStore:
-    """Reads and writes a group's documents. Each call takes `timeout` seconds at most.
+    """Reads and writes a group's documents. Each call takes `timeout` seconds at most; a worker's take an interval.
 
     Raises: StoreUnavailableError when the store does not answer; then a write may or may not have taken effect, now or later. StateError
     when waiting does not help. ConflictError from writes.
     """
 
-    def __init__(self, store: ConditionalStore, timeout: float) -> None:
+    def __init__(self, store: ConditionalStore, timeout: float = CALL_SECONDS) -> None:
         self._store = store
         self._timeout = timeout
 

@@ -1,0 +1,89 @@
+"""An elastic fetcher that opens: what it refuses, a store that is slow at first, and what it closes when it cannot open."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
+from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.memory_store import MemoryStore
+from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
+
+
+class ClosableStore(MemoryStore):
+    """Counts how often it was closed. Its first answer takes as long as connecting does on a busy machine."""
+
+    def __init__(self, first_answer_seconds=0.0):
+        super().__init__()
+        self.closed = 0
+        self._pause = first_answer_seconds
+
+    async def get(self, name):
+        pause, self._pause = self._pause, 0.0
+        await asyncio.sleep(pause)
+        return await super().get(name)
+
+    async def close(self):
+        self.closed += 1
+
+
+class KeepingSink(RecordingSink):
+    """Returns positions, as if it kept them."""
+
+    is_closed = False
+
+    async def open(self, context):
+        return {}
+
+    async def close(self):
+        self.is_closed = True
+
+
+def fetcher_of(store, sink):
+    return elastic_fetcher(fetcher_dependencies(ScriptedSource(), sink), ElasticGroup(store, LeaseSettings(DURATION)))
+
+
+def test_positions_of_a_fixed_number_of_subtasks_are_refused():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        await group.store.put_if_absent("subtask-0", b"{}")
+        with pytest.raises(StateError, match="STATIC"):
+            await group.join()
+
+    run_virtual(story())
+
+
+def test_a_sink_that_returns_stored_positions_is_refused():
+    async def story():
+        with pytest.raises(ConfigurationError, match="returned positions that it keeps"):
+            await fetcher_of(MemoryStore(), KeepingSink()).open()
+
+    run_virtual(story())
+
+
+def test_one_that_could_not_open_closes_its_sink_and_its_store():
+    async def story():
+        store, sink = ClosableStore(), KeepingSink()
+        fetcher = fetcher_of(store, sink)
+        with pytest.raises(ConfigurationError):
+            await fetcher.open()
+        await fetcher.close()
+        return store, sink
+
+    store, sink = run_virtual(story())
+    assert (store.closed, sink.is_closed) == (1, True)
+
+
+def test_the_first_answer_of_the_store_may_take_longer_than_a_heartbeat():
+    async def story():
+        store = ClosableStore(first_answer_seconds=4 * LeaseSettings(DURATION).interval)
+        fetcher = fetcher_of(store, RecordingSink())
+        await fetcher.open()
+        await fetcher.close()
+
+    run_virtual(story())
