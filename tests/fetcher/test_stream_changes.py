@@ -187,7 +187,7 @@ def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
     async def until_read(fetcher):
         await asyncio.sleep(3)
 
-    job(source, listed, until_read, sink, checkpoints=SubtaskCheckpoints(store, 0))
+    job(source, listed, until_read, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
     source.shards["t/b"].put(30)
     listed.names = ("s",)
 
@@ -197,7 +197,7 @@ def test_a_stream_that_was_left_out_at_a_restart_comes_back_where_it_stopped():
         listed.names = ("s", "t")
         await asyncio.sleep(2 * LOOK)
 
-    job(source, listed, comes_back, sink, checkpoints=SubtaskCheckpoints(store, 0))
+    job(source, listed, comes_back, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
     assert [row for row in sink.rows if row[0] == "b"] == [("b", 10), ("b", 20), ("b", 30)]
 
 
@@ -210,7 +210,7 @@ def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_strea
         source.split("b", "c", stream="t")
         await asyncio.sleep(5)
 
-    job(source, listed, until_ended, checkpoints=SubtaskCheckpoints(store, 0))
+    job(source, listed, until_ended, checkpoints=SubtaskCheckpoints(store, 0, 1))
     listed.names = ("s",)
 
     async def comes_back(fetcher):
@@ -218,7 +218,7 @@ def test_the_end_of_a_shard_is_confirmed_again_after_a_restart_without_its_strea
         listed.names = ("s", "t")
         await asyncio.sleep(2 * LOOK)
 
-    fetcher = job(source, listed, comes_back, checkpoints=SubtaskCheckpoints(store, 0))
+    fetcher = job(source, listed, comes_back, checkpoints=SubtaskCheckpoints(store, 0, 1))
     assert fetcher.snapshot()["shards"]["t/b"]["ended"]
 
 

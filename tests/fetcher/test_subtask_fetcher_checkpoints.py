@@ -39,7 +39,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
 
     async def job():
         latest = StartingPosition.latest()
-        fetcher = make_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0))
+        fetcher = make_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0, 1))
         await fetcher.open()
 
     run_virtual(job())
@@ -54,7 +54,7 @@ def test_checkpoints_are_stored_in_the_interval_and_flush_the_sink_first():  # S
     source, sink, store = ScriptedSource(per_read=1, latency=1.0), RecordingSink(), MemoryStore()
     source.add("a", *range(100))
 
-    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=SubtaskCheckpoints(store, 0)))
+    run_virtual(read(source, sink, Bounds(max_time=35), checkpoints=SubtaskCheckpoints(store, 0, 1)))
 
     positions = [int(state["shards"]["s/a"].get("position", -1)) for state in store.kept]
     assert positions == sorted(positions)
@@ -67,7 +67,7 @@ def test_a_fenced_subtask_stops_emitting():  # S6
     source.add("a", *range(100))
 
     async def job():
-        fetcher = make_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0))
+        fetcher = make_fetcher(source, sink, checkpoints=SubtaskCheckpoints(store, 0, 1))
         await fetcher.open()
         asyncio.get_running_loop().call_later(15, setattr, store, "opened", 2)
         with pytest.raises(FencedError):
@@ -87,8 +87,8 @@ def test_a_checkpoint_of_a_later_generation_takes_precedence_over_restore():  # 
     async def job():
         fetcher, _ = await read(source, first, Bounds(max_records=5))
         seed = fetcher.snapshot()
-        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
-        await read(source, third, restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0))
+        await read(source, second, Bounds(max_records=10), restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0, 1))
+        await read(source, third, restore=(seed,), checkpoints=SubtaskCheckpoints(store, 0, 1))
 
     run_virtual(job())
 

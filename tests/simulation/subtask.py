@@ -235,7 +235,9 @@ class Subtask:
             shard_exists=self._source.shard_exists,
             is_endless=lambda stream: True,  # as a stream of Kinesis
             use_continuations=job_run.continuations,
-            checkpoints=SubtaskCheckpoints(SimulatedStateStore(checkpoints, self.process), self.number),
+            checkpoints=SubtaskCheckpoints(
+                SimulatedStateStore(checkpoints, self.process), self.number, job_run.parallelism
+            ),
             subtask=self.number,
             parallelism=job_run.parallelism,
         )

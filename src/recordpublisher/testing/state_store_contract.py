@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest import SkipTest
 
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import State
@@ -101,6 +102,29 @@ class StateStoreContract(Contract[StateStoreCase]):
                 await store.store(subtask, generation, {"subtask": subtask})
             assert await store.load() == [{"subtask": 0}, {"subtask": 2}, {"subtask": 10}]
             await store.close()
+
+        self._check(check)
+
+    def test_a_start_with_fewer_subtasks_fences_the_others(self) -> None:
+        """Subtasks that the new start does not have cannot store any more; what they have stored is kept, and a later start may have them
+        again (S6). Skipped for a store without `fence_subtasks_from`.
+        """
+
+        async def check(case: StateStoreCase) -> None:
+            before, after = case.start(), case.start()
+            if type(after).fence_subtasks_from is StateStore.fence_subtasks_from:
+                raise SkipTest("this store has no fence_subtasks_from, which is optional")
+            generations = {subtask: await before.open_generation(subtask) for subtask in range(3)}
+            for subtask, generation in generations.items():
+                await before.store(subtask, generation, {"subtask": subtask})
+            kept = await after.open_generation(0)
+            await after.fence_subtasks_from(1)
+            assert [subtask for subtask in (1, 2) if await _may_store(before, subtask, generations[subtask], {})] == []
+            assert await after.load() == [{"subtask": 0}, {"subtask": 1}, {"subtask": 2}]
+            assert await _may_store(after, 0, kept, {"subtask": 0})
+            assert await _may_store(before, 1, await before.open_generation(1), {"again": True})
+            await before.close()
+            await after.close()
 
         self._check(check)
 

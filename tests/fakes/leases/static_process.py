@@ -26,7 +26,7 @@ class StaticProcess(FetcherProcess):
                 group.source,
                 TimedSink(group.rows, 0.0),
                 {"flink.state.checkpoint.interval": 5_000},
-                checkpoints=SubtaskCheckpoints(states, subtask),
+                checkpoints=SubtaskCheckpoints(states, subtask, parallelism),
                 subtask=subtask,
                 parallelism=parallelism,
             )

@@ -28,7 +28,7 @@ def others(source, stored, during=None, tips=None, subtask=0, checkpoint_ms=1_00
         parallelism=2,
         subtask=subtask,
         assigner=lambda shard, _: int(shard.shard_id == "b"),
-        checkpoints=SubtaskCheckpoints(stored, subtask) if stored else None,
+        checkpoints=SubtaskCheckpoints(stored, subtask, 2) if stored else None,
     )
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -27,7 +27,7 @@ class StuckSink(RecordingSink):
         await self.works.wait()
 
 
-class FencingStore:
+class FencingStore(StateStore):
     """A newer start owns the state from the second checkpoint on."""
 
     def __init__(self):
@@ -43,9 +43,6 @@ class FencingStore:
         self.stored += 1
         if self.stored > 1:
             raise FencedError("generation 2 owns the state")
-
-    async def close(self):
-        pass
 
 
 @asynccontextmanager
@@ -120,7 +117,7 @@ def test_it_is_not_ready_while_a_checkpoint_is_stuck():
 
 def test_a_start_that_was_fenced_off_is_not_ready():  # S6
     async def run():
-        checkpoints = SubtaskCheckpoints(FencingStore(), 0)
+        checkpoints = SubtaskCheckpoints(FencingStore(), 0, 1)
         async with running(source_of("a"), RecordingSink(), checkpoints=checkpoints) as (fetcher, ended):
             await asyncio.wait([ended])
             return fetcher.reasons_not_ready()

@@ -36,7 +36,7 @@ class Job:
         fetcher = make_fetcher(
             self.source,
             RecordingSink(),
-            checkpoints=SubtaskCheckpoints(self.store, subtask),
+            checkpoints=SubtaskCheckpoints(self.store, subtask, parallelism),
             assigner=lambda shard, parallelism: "ab".index(shard.shard_id) % parallelism,
             subtask=subtask,
             parallelism=parallelism,

@@ -103,6 +103,29 @@ def test_subtasks_that_begin_while_a_group_writes_its_table_are_refused():
     run_virtual(story())
 
 
+def test_a_group_that_takes_over_while_a_start_fences_former_subtasks_keeps_what_it_took():
+    """The start has its generation already. It must not write to an entry that the group has taken."""
+
+    async def story():
+        group = await after_static()
+        states = ConditionalStateStore(group.store)
+        await states.open_generation(0)
+        replace = group.store.compare_and_set
+
+        async def after_takeover(name, value, version):
+            group.store.compare_and_set = replace
+            await take_over_subtasks(group.store, FIRST)
+            return await replace(name, value, version)
+
+        group.store.compare_and_set = after_takeover
+        with pytest.raises(StateError, match="start once with `--takeover`"):
+            await states.fence_subtasks_from(0)
+        await read_all(group, await group.join())
+        return written_once(group)
+
+    assert run_virtual(story())
+
+
 def test_two_takeovers_in_opposite_directions_end_with_one_owner():
     """A group that has stopped the subtasks is overtaken by a subtask: its table is refused, and it begins again."""
 

@@ -37,6 +37,13 @@ class StateStore(ABC):
     async def store(self, subtask: int, generation: int, state: State) -> None:
         """Store a snapshot if `generation` is still the subtask's newest. Raises: FencedError when it is not."""
 
+    async def fence_subtasks_from(self, first: int) -> None:  # noqa: B027 - optional on purpose
+        """Give the stored subtasks `first` and above a newer generation, without changing their snapshots.
+
+        They are those of an earlier start with more subtasks. If one of them still runs, its next `store` raises FencedError. A store
+        without this method lets it go on: its positions are too old to be used, but its sink gets the records twice.
+        """
+
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release what the store holds. Called once, when the job closes."""
 
@@ -44,14 +51,16 @@ class StateStore(ABC):
 class SubtaskCheckpoints:
     """The checkpoints of one subtask. Owns the generation of this start."""
 
-    def __init__(self, store: StateStore, subtask: int) -> None:
+    def __init__(self, store: StateStore, subtask: int, parallelism: int) -> None:
         self._store = store
         self._subtask = subtask
+        self._parallelism = parallelism
         self._generation = 0
 
     async def open(self) -> tuple[int, list[State]]:
-        """Take the next generation and load what is stored. Raises: StateError."""
+        """Take the next generation, fence subtasks that this start does not have, and load what is stored. Raises: StateError."""
         self._generation = await self._store.open_generation(self._subtask)
+        await self._store.fence_subtasks_from(self._parallelism)
         return self._generation, await self._store.load()
 
     async def load(self) -> list[State]:

@@ -141,7 +141,7 @@ class DataFetcher:
             is_endless=lister.is_endless,
             on_alarm=on_alarm,
             use_continuations=publisher.resumes_by_continuation,
-            checkpoints=None if state_store is None else SubtaskCheckpoints(state_store, subtask),
+            checkpoints=None if state_store is None else SubtaskCheckpoints(state_store, subtask, parallelism),
             dead_letters=dead_letters,
             restore=snapshots,
             subtask=subtask,

@@ -81,6 +81,27 @@ class ConditionalStateStore(StateStore):
                 return generation
         raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
 
+    async def fence_subtasks_from(self, first: int) -> None:
+        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError.
+
+        Raises: StateError when a group of workers has taken over meanwhile (E10).
+        """
+        for attempt in range(_ATTEMPTS):
+            entries = await read_entries(self._store)
+            self._check_owned_by_subtasks(None, entries)
+            next_generation = max((each.entry.generation for each in entries.values()), default=0) + 1
+            kept = {entry_name(subtask) for subtask in range(first)}
+            try:
+                for name, each in entries.items():
+                    if name not in kept:
+                        entry = StateEntry(next_generation, 0, each.entry.snapshot)
+                        await write_entry(self._store, name, entry, each.version)
+            except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
+                await pause(attempt)
+            else:
+                return
+        raise StateError(f"subtasks from {first} in {self._store.place} cannot be fenced: they start again and again")
+
     async def store(self, subtask: int, generation: int, state: State) -> None:
         """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it, or a group."""
         if subtask not in self._known:
