@@ -81,7 +81,7 @@ def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
 
 
 def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
-    owned.stop(["t/a"])
+    owned.stop({"t/a": 5})
     assert owned.released == {}
     positions = owned.positions(owned.checkpoint_scope(), {"t/a": at(12)})
     owned.on_commit(positions)
@@ -91,9 +91,22 @@ def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
     assert owned.reading == set()
 
 
+def test_a_shard_that_is_lost_while_its_reader_stops_is_not_stopped(owned):
+    """Its end was stored, for example. If the worker has it again by then, that is another lease, whose reader goes on."""
+    leases = owned.leases_of(["t/a", "t/other"])
+    assert leases == {"t/a": 5}
+    owned.apply(table(6, a=("other", 6)))
+    owned.stop(leases)
+    assert owned.released == {}
+    owned.prepare("t/a", 8, at(20))
+    owned.apply(table(9, a=("me", 9)))
+    owned.stop(leases)
+    assert owned.reading == {"t/a"}
+
+
 def test_a_checkpoint_that_began_before_the_stop_does_not_have_the_last_position(owned):
     scope = owned.checkpoint_scope()
-    owned.stop(["t/a"])
+    owned.stop({"t/a": 5})
     commit(owned, owned.positions(scope, {"t/a": at(11)}))
     assert owned.released == {}
     take_checkpoint(owned, a=at(12))
@@ -102,7 +115,7 @@ def test_a_checkpoint_that_began_before_the_stop_does_not_have_the_last_position
 
 def test_what_was_released_and_what_is_prepared_are_stored_beside_each_other(owned):
     """It takes back what it gave up. If another take wins, the released position is the only one of the shard."""
-    owned.stop(["t/a"])
+    owned.stop({"t/a": 5})
     take_checkpoint(owned, a=at(12))
     owned.prepare("t/a", 8, at(12))
     assert owned.positions_with_prepared().keys() == {PositionKey("t/a", 5), PositionKey("t/a", 9)}

@@ -99,6 +99,16 @@ async def test_a_worker_without_others_announces_nothing():
 
 
 @virtual
+async def test_a_worker_may_have_others_until_it_has_looked():
+    """What they share with the service is theirs, too: a worker that ends at once must not release it."""
+    async with group_of("a") as group:
+        assert not group.workers["a"].has_others
+        assert group.join("b").has_others
+        await asyncio.sleep(group.settings.interval)
+        assert group.workers["a"].has_others
+
+
+@virtual
 async def test_the_shards_of_a_worker_that_died_have_a_new_owner_after_the_lease_duration():
     async with group_of("a", "b") as group:
         await group.workers["b"].checkpoint()

@@ -41,6 +41,11 @@ class GroupObserver:
         return frozenset(self._members)
 
     @property
+    def has_looked(self) -> bool:
+        """Whether there was a look yet: before it the members are not known."""
+        return bool(self._records)
+
+    @property
     def is_settled(self) -> bool:
         """Whether the members were the same for two intervals: only then shards move between live workers (E6)."""
         return self._clock.monotonic() - self._members_since > 2 * self._settings.interval

@@ -67,9 +67,10 @@ class LeaseGiver:
         if self.is_leaving:
             await self._heartbeat.write()  # no plan counts this worker from now on
             self._requested |= set(self._owned.shards)
-        shards = self._requested & set(self._owned.shards)
-        await self._readers.stop(shards)
-        self._owned.stop(shards)
+        requested = set(self._requested)
+        leases = self._owned.leases_of(requested)
+        await self._readers.stop(leases.keys())
+        self._owned.stop(leases)
         await self._take_checkpoint()
         await self._heartbeat.write()
-        self._requested -= shards
+        self._requested -= requested

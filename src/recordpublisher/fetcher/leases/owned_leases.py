@@ -121,9 +121,16 @@ class OwnedLeases:
 
     # --- changes -------------------------------------------------------------------------------------------------------------
 
-    def stop(self, shards: Collection[str]) -> None:
-        """These shards are not read any more: the next checkpoint has their last positions."""
-        for shard in shards:
+    def leases_of(self, shards: Collection[str]) -> dict[str, int]:
+        """The epoch of each of these shards that it has."""
+        return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
+
+    def stop(self, leases: Mapping[str, int]) -> None:
+        """Under these leases the shards are not read any more: the next checkpoint has their last positions.
+
+        Leases that were lost while the readers stopped are left out.
+        """
+        for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
     def prepare(self, shard: str, version: int, stored: StoredPosition) -> None:

@@ -121,8 +121,8 @@ class Worker:
 
     @property
     def has_others(self) -> bool:
-        """Whether, at the last look, the group had other workers that stay."""
-        return bool(self._observer.members - {self.name})
+        """Whether, at the last look, the group had other workers that stay. Before the first look it may have."""
+        return bool(self._observer.members - {self.name}) or not self._observer.has_looked
 
     def leave(self) -> None:
         """Store all positions, then let `run` return: the others take the shards without waiting for a lease to expire (E5)."""
