@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.plugins.spark.chosen_columns import chosen_columns
+from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.plugins.spark.continuous.stream_reader import ContinuousPartition, ContinuousStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop

@@ -16,10 +16,10 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, ReadPositions, split_start
+from .columns.read_schema import SPARK_SCHEMA
 from .driver_errors import one_sentence
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
-from .read_schema import SPARK_SCHEMA
 from .source.batch_offset import BatchOffset
 from .sql_tables import refuse_new_table, refuse_table
 
@@ -69,7 +69,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     @one_sentence
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader for the query's mode."""
-        from .chosen_columns import chosen_columns
+        from .columns.chosen_columns import chosen_columns
 
         options = self.query_options()
         if options.is_continuous:
@@ -177,11 +177,14 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
+        from .columns.reused_memory import ReusedMemory
         from .source.read_task import TaskRead, shard_reader
 
         plan = partition.plan
         read = shard_reader(self._options, plan.consumer_arns)
-        return TaskRead(plan, self._options.claim_store(), read, schema=self._schema).rows()
+        return TaskRead(
+            plan, self._options.claim_store(), read, schema=self._schema, memory=ReusedMemory.of_process()
+        ).rows()
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:

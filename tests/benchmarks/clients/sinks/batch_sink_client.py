@@ -11,7 +11,7 @@ import time
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
-from recordpublisher.plugins.spark.arrow_rows import arrow_columns
+from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
 
 from benchmarks.clients.pipeline_client import NoSink, properties_of
 

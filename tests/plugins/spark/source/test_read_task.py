@@ -9,7 +9,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA
+from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA
 from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
 from recordpublisher.plugins.spark.source.read_claim import ReadClaim
 from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead, endless_retries

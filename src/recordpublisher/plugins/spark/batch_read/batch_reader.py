@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..chosen_columns import chosen_columns
+from ..columns.chosen_columns import chosen_columns
 from ..driver_errors import one_sentence
 from ..options import SparkOptions
 from ..outages import OutageWatch
@@ -57,6 +57,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """The rows of one shard, as Arrow batches."""
+        from ..columns.reused_memory import ReusedMemory
         from ..source.read_task import shard_reader
         from .range_read import RangeRead
 
@@ -69,5 +70,11 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         )
         accepts_loss = accepts_data_loss(options.properties)
         return RangeRead(
-            partition.part, shard_reader(options, {}), bounds, options.max_outage_ms, accepts_loss, self._schema
+            partition.part,
+            shard_reader(options, {}),
+            bounds,
+            options.max_outage_ms,
+            accepts_loss,
+            self._schema,
+            ReusedMemory.of_process(),
         ).rows()

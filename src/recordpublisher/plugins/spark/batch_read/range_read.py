@@ -15,7 +15,8 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..arrow_rows import ARROW_SCHEMA, ArrowRows
+from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
+from ..columns.reused_memory import ReusedMemory
 from ..outages import OutageWatch
 from ..source.read_task import ReadShards
 from .arrivals import Arrivals
@@ -32,8 +33,8 @@ class RowsBefore(ArrowRows):
     `first_found` is the sequence number of the first record of the read.
     """
 
-    def __init__(self, part: ShardRange, schema: pa.Schema = ARROW_SCHEMA) -> None:
-        super().__init__(schema)
+    def __init__(self, part: ShardRange, schema: pa.Schema = ARROW_SCHEMA, memory: ReusedMemory | None = None) -> None:
+        super().__init__(schema, memory=memory)
         self._end = part.end
         self._arrivals = part.arrivals
         self.is_past = False
@@ -61,6 +62,7 @@ class RangeRead:
     max_outage_ms: int
     accepts_loss: bool = False
     schema: pa.Schema = ARROW_SCHEMA
+    memory: ReusedMemory = field(default_factory=ReusedMemory)
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     _outages: OutageWatch = field(init=False)
 
@@ -71,7 +73,7 @@ class RangeRead:
         """The rows as Arrow batches. Raises: DataLossError, OutageError; every error that is no outage, at once."""
         shard, state, is_first = self.part.shard, ShardState(self.part.start), True
         while True:
-            rows = RowsBefore(self.part, self.schema)
+            rows = RowsBefore(self.part, self.schema, self.memory)
             outcome = self.read({shard: state}, self.bounds, rows, PUBLISHER).shards[shard.key]
             self._note_outage(outcome)
             if is_first and outcome.records:

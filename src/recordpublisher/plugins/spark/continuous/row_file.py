@@ -13,7 +13,7 @@ from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
+from ..columns.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows
 from ..outages import MAX_OUTAGE, OutageWatch
 from ..python_worker import WorkerLoop
 from .wal_identity import IDENTITY

@@ -14,7 +14,7 @@ from recordpublisher.plugins.stores.by_location import write_once_store_of
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import SystemClock
 
-from ..arrow_rows import ARROW_SCHEMA, chosen_of
+from ..columns.arrow_rows import ARROW_SCHEMA, chosen_of
 from ..driver_errors import one_sentence
 from ..options import SparkOptions
 from ..outages import OutageWatch

@@ -22,7 +22,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retries import ALL_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.shards import Shard
 
-from ..arrow_rows import ARROW_SCHEMA, ArrowRows
+from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
+from ..columns.reused_memory import ReusedMemory
 from ..options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch
 from ..python_worker import worker_loop
@@ -131,6 +132,7 @@ class TaskRead:
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     sleep: Callable[[float], None] = time.sleep
     schema: Any = ARROW_SCHEMA
+    memory: ReusedMemory = field(default_factory=ReusedMemory)
     _outages: OutageWatch = field(init=False)
 
     def __post_init__(self) -> None:
@@ -156,7 +158,7 @@ class TaskRead:
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
         """Read, and store a claim unless another attempt has: returns rows, stored claim, and whether it is this attempt's."""
-        rows = ArrowRows(self.schema)
+        rows = ArrowRows(self.schema, memory=self.memory)
         plan = self.plan
         subscribes = plan.publisher != plan.replay_publisher and self._reserve_subscription()
         publisher = plan.publisher if subscribes else plan.replay_publisher
@@ -184,7 +186,7 @@ class TaskRead:
         """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
-        rows = ArrowRows(self.schema, may_drop=self.plan.accepts_loss)
+        rows = ArrowRows(self.schema, may_drop=self.plan.accepts_loss, memory=self.memory)
         self._read_again(self.plan.start_states, counts, rows)
         for key in counts:
             self._check_same_rows(key, claim.shards[key], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows, arrow_columns
+from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA, ROWS_PER_BATCH, ArrowRows, arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from operator import itemgetter
 
 import pyarrow as pa
+
+from .reused_memory import ReusedMemory
 
 INSTANT = pa.timestamp("us", tz="UTC")
 _LONGEST_MS = 2**63 // 1000 - 1
 
 
-def binary_column(values: Sequence[bytes]) -> pa.Array:
-    """Bytes, none of them null."""
-    return _of_bytes(pa.binary(), b"".join(values), map(len, values), len(values))
+def binary_column(parts: Sequence[Sequence[bytes]], memory: ReusedMemory) -> pa.Array:
+    """Bytes, none of them null, of all parts."""
+    lengths = map(len, chain.from_iterable(parts))
+    return _of_bytes(pa.binary(), memory.joined(parts), lengths, sum(map(len, parts)))
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
@@ -64,7 +67,7 @@ def _of_numbers(kind: pa.DataType, numbers: array[int], validity: pa.Buffer | No
 
 
 def _of_bytes(
-    kind: pa.DataType, content: bytes, lengths: Iterable[int], rows: int, validity: pa.Buffer | None = None
+    kind: pa.DataType, content: bytes | memoryview, lengths: Iterable[int], rows: int, validity: pa.Buffer | None = None
 ) -> pa.Array:
     offsets = array("i", list(accumulate(lengths, initial=0)))
     return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(content)])

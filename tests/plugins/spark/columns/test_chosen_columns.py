@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from recordpublisher.plugins.spark.arrow_rows import arrow_columns
-from recordpublisher.plugins.spark.chosen_columns import chosen_columns
+from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
+from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

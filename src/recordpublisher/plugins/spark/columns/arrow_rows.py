@@ -13,7 +13,9 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 
 from .column_buffers import INSTANT, binary_column, instant_column, number_column, repeated_column, text_column
+from .reused_memory import ReusedMemory
 
+DATA = "data"
 ROWS_PER_BATCH = 20_000
 """Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
 
@@ -27,14 +29,19 @@ ARROW_SCHEMA = pa.schema(
         ("subSequenceNumber", pa.int64()),
         ("approximateArrivalTimestamp", INSTANT),
         ("eventTime", INSTANT),
-        ("data", pa.binary()),
+        (DATA, pa.binary()),
     ]
 )
 """Spark compares the types of the first batch with its own schema, and accepts exactly these."""
 
 
-def arrow_columns(*batches: RecordBatch, schema: pa.Schema = ARROW_SCHEMA) -> pa.RecordBatch:
-    """Several batches as one Arrow batch with these columns: making columns costs the same for five records as for a thousand."""
+def arrow_columns(
+    *batches: RecordBatch, schema: pa.Schema = ARROW_SCHEMA, memory: ReusedMemory | None = None
+) -> pa.RecordBatch:
+    """Several batches as one Arrow batch with these columns: making columns costs the same for five records as for a thousand.
+
+    `memory`: where the data are.
+    """
     names = schema.names
     # batch by batch: its records are in the CPU cache while all of its columns are taken
     taken = [[_TAKEN[name](batch) for name in names] for batch in batches]
@@ -42,7 +49,9 @@ def arrow_columns(*batches: RecordBatch, schema: pa.Schema = ARROW_SCHEMA) -> pa
     arrivals = parts.get("approximateArrivalTimestamp")
     if arrivals and "eventTime" in parts and all(map(is_, arrivals, parts["eventTime"])):
         del parts["eventTime"]  # the same lists: the same column
-    columns = {name: _MADE[name](values) for name, values in parts.items()}
+    columns = {name: _MADE[name](values) for name, values in parts.items() if name != DATA}
+    if DATA in parts:
+        columns[DATA] = binary_column(parts[DATA], memory or ReusedMemory())
     columns.setdefault("eventTime", columns.get("approximateArrivalTimestamp"))
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
@@ -61,7 +70,7 @@ _TAKEN: dict[str, Callable[[RecordBatch], Any]] = {
     "subSequenceNumber": attrgetter("sub_sequence_numbers"),
     "approximateArrivalTimestamp": attrgetter("arrival_millis"),
     "eventTime": attrgetter("event_time_column"),
-    "data": attrgetter("data"),
+    DATA: attrgetter("data"),
 }
 _MADE: dict[str, Callable[[Sequence[Any]], Any]] = {
     "stream": repeated_column,
@@ -72,7 +81,6 @@ _MADE: dict[str, Callable[[Sequence[Any]], Any]] = {
     "subSequenceNumber": _joined(number_column),
     "approximateArrivalTimestamp": _joined(instant_column),
     "eventTime": _joined(instant_column),
-    "data": _joined(binary_column),
 }
 
 
@@ -81,10 +89,15 @@ class ArrowRows(Sink):
     de-aggregation, first and last row.
 
     Batches are kept until there are enough records for columns of a good size. `schema` has the columns that are handed over; no others are
-    built, unless `keep_until` may be called (`may_drop`), which needs those that identify a row.
+    built, unless `keep_until` may be called (`may_drop`), which needs those that identify a row. `memory` of an earlier window is used
+    again, if its rows were taken.
     """
 
-    def __init__(self, schema: pa.Schema = ARROW_SCHEMA, *, may_drop: bool = False) -> None:
+    def __init__(
+        self, schema: pa.Schema = ARROW_SCHEMA, *, may_drop: bool = False, memory: ReusedMemory | None = None
+    ) -> None:
+        self._memory = memory or ReusedMemory()
+        self._memory.begin_window()
         self._schema = schema
         self._built_schema = ARROW_SCHEMA if may_drop else schema
         self._waiting: list[RecordBatch] = []
@@ -140,7 +153,7 @@ class ArrowRows(Sink):
 
     def _build(self) -> None:
         if self._waiting:
-            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema))
+            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema, memory=self._memory))
             self._waiting, self._waiting_rows = [], 0
 
 

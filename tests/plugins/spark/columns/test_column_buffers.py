@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.column_buffers import (
+from recordpublisher.plugins.spark.columns.column_buffers import (
     INSTANT,
     binary_column,
     instant_column,
@@ -16,6 +16,7 @@ from recordpublisher.plugins.spark.column_buffers import (
     repeated_column,
     text_column,
 )
+from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 
 from processes.command_line import process_environment
 
@@ -24,7 +25,7 @@ import sys
 import pyarrow
 import recordpublisher.plugins.spark.source.read_task
 import recordpublisher.publishers.polling
-from recordpublisher.plugins.spark.arrow_rows import arrow_columns
+from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 arrow_columns(RecordBatch(Shard("s", "a"), [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]))
@@ -44,9 +45,9 @@ def test_text(texts):
     same(text_column(texts), texts, pa.string())
 
 
-@pytest.mark.parametrize("values", [[], [b""], [b"\x00\xff", b"", b"abc"]])
-def test_bytes(values):
-    same(binary_column(values), values, pa.binary())
+@pytest.mark.parametrize("parts", [[[]], [[b""]], [[b"\x00\xff", b"", b"abc"]], [[b"a"], [], [b"bc", b"d"]]])
+def test_bytes(parts):
+    same(binary_column(parts, ReusedMemory()), [value for part in parts for value in part], pa.binary())
 
 
 def test_repeated_text():
