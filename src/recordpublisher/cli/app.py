@@ -11,7 +11,7 @@ import typer
 
 from .execution import CommandGroup, show_warnings_in_one_line
 from .lazy_commands import LazyCommands
-from .verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
+from .logs.verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
 COMMANDS = {
     "demo": "commands.demo:demo",

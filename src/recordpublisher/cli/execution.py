@@ -19,7 +19,7 @@ from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError, TransientError
 from recordpublisher.publishers.retry import retry_listener
 
-from .log_format import logs_json
+from .logs.log_format import logs_json
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)

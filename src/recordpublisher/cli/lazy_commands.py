@@ -9,6 +9,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
+from .logs.log_options import LOG_OPTIONS
+
 
 class LazyCommands(Mapping[str, Any]):
     """The commands of `places`: `module:function` below this package for each name. A `typer.Typer` there is a group of commands."""
@@ -38,4 +40,6 @@ def _load(name: str, place: str) -> Any:
         found = single
     command = get_command(found)
     command.name = name
+    for each in getattr(command, "commands", {name: command}).values():
+        each.params += LOG_OPTIONS
     return command

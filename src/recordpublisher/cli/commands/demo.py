@@ -10,8 +10,6 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import print_error
-from ..log_format import LogFormat, LogFormatOption
-from ..verbosity import Debug, Verbose
 
 PUBLISHERS = ("EFO", "POLLING")
 
@@ -21,9 +19,6 @@ def demo(
     seconds: Annotated[float, typer.Option(min=20, help="How many seconds the year of flights takes.")] = 125,
     kill: Annotated[bool, typer.Option("--kill", help="kill -9 the Spark job in mid-run and start it again.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep all files in this folder; it must not exist yet.")] = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Send 336,776 real flights to an embedded stream and read them with Spark, aligned in event time.
 

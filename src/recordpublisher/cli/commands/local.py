@@ -12,8 +12,6 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_note, run_until_signal
-from ..log_format import LogFormat, LogFormatOption
-from ..verbosity import Debug, Verbose
 
 
 class Limits(StrEnum):
@@ -64,9 +62,6 @@ def local(
             help="Allow a --host that other machines can reach. Anyone can connect: there is no authentication."
         ),
     ] = False,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Serve an embedded Kinesis endpoint until stopped: from memory, or with --data from a folder.
 

@@ -12,9 +12,6 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..log_format import LogFormat, LogFormatOption
-from ..verbosity import Debug, Verbose
-
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
 HOOKS = {"publisher": "publishers", "sink": "sinks", "store": "state_stores"}
 CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "StateStore"}
@@ -31,9 +28,6 @@ class Kind(Enum):
 def new_plugin(
     kind: Annotated[Kind, typer.Argument(metavar="publisher|sink|store", help="What the package adds.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and of what it adds, such as audit-log.")],
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Write a package with a publisher, sink or state store that works, and a test of its contract: a start for your own.
 

@@ -7,15 +7,8 @@ import typer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 
-from ..log_format import LogFormat, LogFormatOption
-from ..verbosity import Debug, Verbose
 
-
-def plugins(
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
-) -> None:
+def plugins() -> None:
     """List the plugins and the names they register, and why a plugin failed or is blocked.
 
     Example: recordpublisher plugins

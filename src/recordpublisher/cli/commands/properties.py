@@ -13,9 +13,7 @@ from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.properties import Property, declared_properties
 
-from ..log_format import LogFormat, LogFormatOption
 from ..output import json_text, styled
-from ..verbosity import Debug, Verbose
 
 
 def properties(
@@ -24,9 +22,6 @@ def properties(
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference page instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each property.")] = False,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List every property, also of installed plugins: key, default, valid values, meaning.
 

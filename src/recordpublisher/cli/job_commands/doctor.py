@@ -19,10 +19,8 @@ from recordpublisher.publishers.properties.table import (
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import aligned, styled
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from ..doctor.streams import Use
@@ -40,9 +38,6 @@ def doctor(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 

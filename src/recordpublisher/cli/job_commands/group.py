@@ -14,10 +14,8 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_until_signal
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
 from ..output import json_text, table
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
@@ -46,9 +44,6 @@ def show(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show the workers of a group, their shards and loads, and which shards are moving. It reads the group's store, and writes nothing.
 
@@ -84,9 +79,6 @@ def drain_worker(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
 

@@ -11,10 +11,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL, STATE_URI
 
 from ..execution import ALARM, print_error, run_to_end, run_until_signal
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import json_text
-from ..verbosity import Debug, Verbose
 from .lag_reading import positions_of, read_lags, watch_lags, watch_live
 from .lag_table import lag_table
 
@@ -59,9 +57,6 @@ def lag(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 

@@ -14,10 +14,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
 
 from ..execution import run_to_end, run_until_signal
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import json_text, table
-from ..verbosity import Debug, Verbose
 from .position_transfers import async_kinesis_transfer, file_transfer, kcl_transfer, stored_states
 
 positions = typer.Typer(
@@ -51,9 +49,6 @@ def show(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet) and its state store. The job may be running.
 
@@ -87,9 +82,6 @@ def import_positions(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Let a job go on after the checkpoints of the KCL or async-kinesis, or the positions of another job: nothing is read twice or skipped.
     Stop these first.
@@ -138,9 +130,6 @@ def export_positions(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Let the KCL or async-kinesis go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 

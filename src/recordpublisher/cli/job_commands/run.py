@@ -19,10 +19,9 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, TAKEOVER
 
 from ..execution import arguments_as_options, one_line
-from ..log_format import LogFormat, LogFormatOption
+from ..logs.log_options import given_log_options
+from ..logs.run_logs import configure_logging, progress_shown
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from ..run_logs import configure_logging, progress_shown
-from ..verbosity import Debug, Verbose, verbosity_options
 
 
 def run(
@@ -69,9 +68,6 @@ def run(
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
     ] = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
@@ -94,7 +90,7 @@ def run(
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = _with_assignment(properties, elastic, parallelism)
             properties = properties.merged({TAKEOVER.key: True}) if takeover else properties
-            options = ["--log-format", log_format.value, *verbosity_options(context)]
+            options = given_log_options(context)
             exporters = _exporters(dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
     except Exception as error:

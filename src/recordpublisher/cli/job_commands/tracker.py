@@ -13,8 +13,6 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_note, run_until_signal
-from ..log_format import LogFormat, LogFormatOption
-from ..verbosity import Debug, Verbose
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 
@@ -40,9 +38,6 @@ def tracker(
         str | None,
         typer.Option(metavar="FILE", help="CA certificates (PEM): every client needs a certificate of them."),
     ] = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Serve the tracker of the global watermark for jobs of several processes, until stopped.
 

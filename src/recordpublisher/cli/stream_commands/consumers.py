@@ -11,11 +11,9 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.table import CONSUMER_NAME, REGISTRATION
 
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import json_text, table
 from ..service_calls import ask_service, call_service
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
@@ -39,9 +37,6 @@ def list_consumers(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List the consumers that are registered with a stream.
 
@@ -68,9 +63,6 @@ def register(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Register a consumer, unless it is, and print its ARN when it is ACTIVE. AWS charges for it until it is deregistered.
 
@@ -99,9 +91,6 @@ def deregister(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Deregister a consumer. Jobs that read with it lose it.
 

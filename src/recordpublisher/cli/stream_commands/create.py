@@ -10,10 +10,8 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
 from ..service_calls import call_service
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
@@ -31,9 +29,6 @@ def create(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Create a stream, and print its ARN when it is ACTIVE.
 

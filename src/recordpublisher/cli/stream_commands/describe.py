@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import aligned, json_text, time_text
 from ..service_calls import ask_service
 from ..shard_tree import shard_tree
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.descriptions import StreamDescription
@@ -26,9 +24,6 @@ def describe(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Show a stream: settings, limits, consumers, and its shards as a tree of parents and children.
 

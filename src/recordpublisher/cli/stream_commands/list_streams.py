@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import json_text, table, time_text
 from ..service_calls import ask_service
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.descriptions import ListedStream
@@ -24,9 +22,6 @@ def list_streams(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """List the streams of the account in a region.
 

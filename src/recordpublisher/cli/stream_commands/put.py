@@ -17,9 +17,7 @@ from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
 
 from ..execution import FAILED, print_error, print_note, run_until_signal
 from ..line_records import PartitionKey, blocks_of_lines, partition_key
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.sinks.kinesis.sink import KinesisSink
@@ -47,9 +45,6 @@ def put(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Put each line of files or of standard input into a stream; empty lines are left out.
 

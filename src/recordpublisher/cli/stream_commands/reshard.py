@@ -14,10 +14,8 @@ from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..known_shards import known_shard
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
 from ..service_calls import call_service
-from ..verbosity import Debug, Verbose
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
@@ -36,9 +34,6 @@ def split(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Split a shard in two, and print the ids of its children when the stream is ACTIVE again.
 
@@ -75,9 +70,6 @@ def merge(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Merge two shards with adjacent hash ranges, and print the id of their child when the stream is ACTIVE again.
 

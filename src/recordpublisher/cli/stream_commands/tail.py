@@ -19,11 +19,9 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import run_until_signal
-from ..log_format import LogFormat, LogFormatOption
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..printed_records import is_chosen, json_line, pattern
 from ..time_range import given_sequence_number, start_properties, time_ms
-from ..verbosity import Debug, Verbose
 from .tail_rate import PrintedRate
 
 _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
@@ -54,9 +52,6 @@ def tail(
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
-    verbose: Verbose = False,
-    debug: Debug = False,
-    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Print the records of streams as JSON lines. A terminal shows on stderr how many a second.
 

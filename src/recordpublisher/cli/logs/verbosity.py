@@ -18,11 +18,6 @@ def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = F
     logging.getLogger("recordpublisher").setLevel(level)
 
 
-def verbosity_options(context: typer.Context) -> list[str]:
-    """The options that were given, for a process of its own."""
-    return [option for option, name in (("-v", "verbose"), ("--debug", "debug")) if context.obj[name]]
-
-
 def _setter(name: str) -> Callable[[typer.Context, bool], bool]:
     def set_option(context: typer.Context, given: bool) -> bool:
         set_verbosity(context, **{name: given})
