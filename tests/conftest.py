@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Generator
 
@@ -44,7 +45,9 @@ def has_java() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only `make leaks` reports what is left open."""
+    """Only `make leaks` reports what is left open. SIGINT reaches the tests and the commands that they start, also where the shell has
+    started the tests in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not CHECKS_LEAKS:
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 

@@ -35,7 +35,7 @@ def test_all_work_runs_in_one_thread_that_ends():
     assert "a name" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_an_interruption_cancels_and_waits(interruptible):
+def test_an_interruption_cancels_and_waits():
     ended, caller = [], threading.get_ident()
 
     async def long():
@@ -51,7 +51,7 @@ def test_an_interruption_cancels_and_waits(interruptible):
     assert ended == [True]
 
 
-def test_a_second_interruption_waits_until_the_first_has_closed_everything(interruptible):
+def test_a_second_interruption_waits_until_the_first_has_closed_everything():
     ended, caller = [], threading.get_ident()
 
     async def long():
@@ -70,7 +70,7 @@ def test_a_second_interruption_waits_until_the_first_has_closed_everything(inter
         assert ended == [True]
 
 
-def test_an_interruption_while_closing_is_raised_when_it_is_closed(interruptible):
+def test_an_interruption_while_closing_is_raised_when_it_is_closed():
     closed, caller = [], threading.get_ident()
 
     async def close():
@@ -84,7 +84,7 @@ def test_an_interruption_while_closing_is_raised_when_it_is_closed(interruptible
         assert closed == [True]
 
 
-def test_who_interrupts_again_after_some_seconds_waits_no_longer(interruptible):
+def test_who_interrupts_again_after_some_seconds_waits_no_longer():
     caller, may_end = threading.get_ident(), threading.Event()
 
     async def long():

@@ -30,7 +30,7 @@ class StoppingSink(rp.MemorySink):
 
 
 @pytest.fixture(autouse=True)
-def _orders(monkeypatch, interruptible):
+def _orders(monkeypatch):
     install(monkeypatch, {"a": [b"1", b"2", b"3", b"4"]}, closed=False)
 
 

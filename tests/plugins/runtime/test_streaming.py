@@ -125,7 +125,7 @@ class InterruptsOnce(list):
         return super().__getitem__(place)
 
 
-def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch, interruptible):
+def test_a_keyboard_interrupt_while_waiting_ends_everything(monkeypatch):
     install(monkeypatch, {"a": InterruptsOnce()})
 
     with pytest.raises(KeyboardInterrupt):  # it would wait for ever
@@ -145,7 +145,7 @@ class InterruptsClosing(KeptStates):
         self.closed = True
 
 
-def test_a_second_keyboard_interrupt_does_not_break_off_the_closing(monkeypatch, interruptible):
+def test_a_second_keyboard_interrupt_does_not_break_off_the_closing(monkeypatch):
     install(monkeypatch, {"a": InterruptsOnce()})
     store = InterruptsClosing()
 
