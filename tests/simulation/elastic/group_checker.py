@@ -60,6 +60,8 @@ class GroupChecker:
         self._epoch_written: Counter[str] = Counter()
         self._beat_at: dict[str, float] = {}
         self._sealed_at: dict[str, float] = {}
+        self._left_behind: set[str] = set()
+        """Shards that nobody read for so long that the watermark went on. They are late until they have caught up, whoever reads them."""
         self._database = database
         store.on_write = self._on_write
         if database is not None:
@@ -178,8 +180,12 @@ class GroupChecker:
 
     def on_write(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
         """Records reach the sink. One that keeps positions shows them with its next commit: see SinkDatabase."""
-        if self._shards.by_key[shard].watermark(position) < self.group_watermark:
-            is_allowed = self._allows_repeats or self._was_unread_for_long(worker, shard)
+        if self._shards.by_key[shard].watermark(position) >= self.group_watermark:
+            self._left_behind.discard(shard)
+        else:
+            if self._was_unread_for_long(worker, shard):
+                self._left_behind.add(shard)
+            is_allowed = self._allows_repeats or shard in self._left_behind
             expect(is_allowed, "E8", f"{worker} writes {shard} from {position} below {self.group_watermark}")
             self.counts["late"] += 1
         if self._database is None:
