@@ -67,14 +67,15 @@ nightly-rest: $(STAMP)
 	TAKEOVER_SCHEDULES=20000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/takeover
 	MAP_SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py
 
-kills: $(STAMP)  ## tests that kill real processes; those without Spark run beside those with it (twenty minutes)
+kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (fifteen minutes)
 	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills
 
-spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, and the demo
-	$(BIN)/pytest -p no:cacheprovider -m "kills and spark"
+spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark
+	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/plugins
 
-other-kills: $(STAMP)  ## jobs without Spark; nice: Spark gives a new Python process ten seconds to connect
+other-kills: $(STAMP)  ## jobs without Spark, then the demo; nice: Spark gives a new Python process ten seconds to connect
 	nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "kills and not spark"
+	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/demo
 
 time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
 	$(BIN)/pytest -m time
