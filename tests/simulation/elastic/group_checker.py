@@ -89,6 +89,8 @@ class GroupChecker:
             old = before.leases.get(shard)
             if lease.owner is not None and (old is None or old != lease):
                 expect(old is None or before.can_be_read(shard), "S2", f"{shard} is taken before its parents ended")
+                if self._was_unread_for_long(shard):
+                    self._left_behind.add(shard)
                 self.takes[shard].append((self._simulator.now, lease.owner, lease.epoch))
                 self.counts["takes"] += 1
             if lease.ended and (old is None or not old.ended):
@@ -183,19 +185,17 @@ class GroupChecker:
         if self._shards.by_key[shard].watermark(position) >= self.group_watermark:
             self._left_behind.discard(shard)
         else:
-            if self._was_unread_for_long(worker, shard):
-                self._left_behind.add(shard)
             is_allowed = self._allows_repeats or shard in self._left_behind
             expect(is_allowed, "E8", f"{worker} writes {shard} from {position} below {self.group_watermark}")
             self.counts["late"] += 1
         if self._database is None:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
 
-    def _was_unread_for_long(self, worker: str, shard: str) -> bool:
-        """Whether the worker has taken the shard of one that was sealed, for longer than such a shard holds the watermark (E8)."""
-        taken = next(when for when, owner, _ in reversed(self.takes[shard]) if owner == worker)
-        former = [owner for when, owner, _ in self.takes[shard] if when < taken]
-        return bool(former) and taken - self._sealed_at.get(former[-1], math.inf) > TRACKER_TIMEOUT
+    def _was_unread_for_long(self, shard: str) -> bool:
+        """Whether the owner before was sealed longer ago than it holds the watermark (E8), or that was so for a parent."""
+        former = self.takes[shard][-1][1] if self.takes[shard] else ""
+        is_late = self._simulator.now - self._sealed_at.get(former, math.inf) > TRACKER_TIMEOUT
+        return is_late or any(parent in self._left_behind for parent in self._shards.by_key[shard].parents)
 
     def _on_visible(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
         for parent in self._shards.by_key[shard].parents:
