@@ -23,14 +23,6 @@ def write_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it, so that a reader or a crash sees the old content or the new, never a part."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    write_file(temporary, content)
-    temporary.replace(path)
-    sync(path.parent)
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder and the missing ones above it."""
     if folder.is_dir():

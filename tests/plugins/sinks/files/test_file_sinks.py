@@ -9,9 +9,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.output_folder import OutputFolder
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
+from recordpublisher.plugins.sinks.files.subtask_positions import FileSubtaskPositions
 
 from fakes.batches import batch
 
@@ -124,7 +124,7 @@ async def test_files_of_an_interrupted_commit_do_not_replace_older_ones(tmp_path
     def die(*arguments, **more):
         raise MemoryError("dead")
 
-    monkeypatch.setattr(OutputFolder, "_store", die)
+    monkeypatch.setattr(FileSubtaskPositions, "_replace", die)
     with pytest.raises(MemoryError):
         await dying.flush(rp.Checkpoint(state(2)))
     monkeypatch.undo()

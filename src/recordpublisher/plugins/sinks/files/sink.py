@@ -21,8 +21,8 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 
 from ..failed_commit_guard import FailedCommitGuard
-from .output_folder import OutputFolder, stored_states
 from .staged_files import HIDDEN, Files
+from .subtask_positions import FileSubtaskPositions
 from .worker_positions import WORKERS, FileWorkerPositions
 
 Rejected = list[tuple[RecordBatch, str]]
@@ -65,6 +65,7 @@ class FileSink(Sink):
         self._limit = properties.value(FILE_BUFFER)
         self._context = SinkContext()
         self._begin_empty()
+        self._subtask_positions = FileSubtaskPositions(Path(folder))
         self._worker_positions = FileWorkerPositions(Path(folder), self._commit, self._begin_empty)
 
     def prepare(self, batch: RecordBatch) -> Any:
@@ -81,9 +82,9 @@ class FileSink(Sink):
         self._begin_empty()
         try:
             if context.is_elastic:
-                await asyncio.to_thread(self._open_elastic)
+                await self._open_elastic()
                 return None
-            return await asyncio.to_thread(self._open) or None
+            return await self._open() or None
         except OSError as error:
             raise ConfigurationError(
                 self._key, self._path, "a folder that can be written", reason=str(error)
@@ -91,7 +92,7 @@ class FileSink(Sink):
 
     async def stored_positions(self) -> Sequence[State]:
         """The positions of all subtasks, read only. Raises: StateError."""
-        return await asyncio.to_thread(stored_states, Path(self._path))
+        return await self._subtask_positions.states()
 
     def worker_positions(self) -> FileWorkerPositions:
         """The entries of workers, in the hidden folder."""
@@ -130,7 +131,7 @@ class FileSink(Sink):
             if self._waiting:
                 raise SinkError("a file sink writes files only at checkpoints: `flush` needs a checkpoint")
             return
-        await self._commit(lambda files: asyncio.to_thread(self._folder.commit, files, checkpoint.state))
+        await self._commit(lambda files: self._subtask_positions.commit(files, checkpoint.state))
 
     async def _commit(self, store: Callable[[Files], Awaitable[None]], shards: Collection[str] | None = None) -> None:
         """`store` commits the files of these shards (None: of all), which then wait no more."""
@@ -155,16 +156,16 @@ class FileSink(Sink):
         self._keep([])
         self._guard = FailedCommitGuard()
 
-    def _open(self) -> list[State]:
+    async def _open(self) -> list[State]:
+        await asyncio.to_thread(make_folder, Path(self._path) / HIDDEN)
         if any((Path(self._path) / HIDDEN / WORKERS).glob("*")):
             raise self._refusal("STATIC", "ELASTIC")
-        self._folder = OutputFolder(Path(self._path))
-        return self._folder.open(self._context.subtask, self._context.parallelism)
+        return await self._subtask_positions.open(self._context.subtask, self._context.parallelism)
 
-    def _open_elastic(self) -> None:
-        if stored_states(Path(self._path)):
+    async def _open_elastic(self) -> None:
+        if await self._subtask_positions.states():
             raise self._refusal("ELASTIC", "STATIC")
-        make_folder(Path(self._path) / HIDDEN / WORKERS)
+        await asyncio.to_thread(make_folder, Path(self._path) / HIDDEN / WORKERS)
 
     def _refusal(self, given: str, stored: str) -> ConfigurationError:
         reason = f"{self._path} has the positions of a job with {stored}, and records would come twice"
