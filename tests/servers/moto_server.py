@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from time import sleep
 from typing import Any
 
 import boto3
@@ -13,12 +12,12 @@ KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.prov
 
 
 @contextmanager
-def serve_moto(latency: float = 0.0) -> Iterator[str]:
-    """The URL of a moto server that has a bucket named `bucket`; each response comes this many seconds later."""
+def serve_moto() -> Iterator[str]:
+    """The URL of a moto server that has a bucket named `bucket`."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     assert server._server is not None
-    server._server.app = one_at_a_time(server._server.app, latency)  # type: ignore[attr-defined]
+    server._server.app = one_at_a_time(server._server.app)  # type: ignore[attr-defined]
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     s3 = boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
@@ -30,12 +29,11 @@ def serve_moto(latency: float = 0.0) -> Iterator[str]:
         server.stop()
 
 
-def one_at_a_time(app: Callable[..., Any], latency: float = 0.0) -> Callable[..., Any]:
+def one_at_a_time(app: Callable[..., Any]) -> Callable[..., Any]:
     """The same WSGI application for one request at a time: moto checks the condition of a write and then writes, which is not atomic."""
     lock = Lock()
 
     def locked(*arguments: Any) -> Any:
-        sleep(latency)
         with lock:
             return app(*arguments)
 

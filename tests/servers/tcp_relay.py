@@ -1,4 +1,4 @@
-"""A TCP relay to another port, whose connections a test can break; optionally with TLS on the client's side."""
+"""A TCP relay to another port, whose connections a test can break; optionally with TLS on the client's side, and with a latency."""
 
 import asyncio
 import ssl
@@ -8,10 +8,11 @@ from math import inf
 
 
 class TcpRelay:
-    """Owns the port to connect to and the connections through it."""
+    """Owns the port to connect to and the connections through it. What the server sends arrives `latency` seconds later."""
 
-    def __init__(self, target, scheme):
+    def __init__(self, target, scheme, latency=0.0):
         self._target = target
+        self._latency = latency
         self._writers = set()
         self._ends = deque()
         self._with_close_notify = False
@@ -46,7 +47,7 @@ class TcpRelay:
                 end.transport.abort()
 
     async def _send_back(self, reader, writer):
-        if await _copy(reader, writer, self._ends[0] if self._ends else inf) and self._ends:
+        if await _copy(reader, writer, self._ends[0] if self._ends else inf, self._latency) and self._ends:
             self._ends.popleft()
             self.ended += 1
             if self._with_close_notify:
@@ -62,13 +63,18 @@ async def _forward(reader, writer):
     writer.transport.abort()
 
 
-async def _copy(reader, writer, limit=inf):
+async def _copy(reader, writer, limit=inf, latency=0.0):
     """Copy up to `limit` bytes; returns whether there were that many."""
+    loop = asyncio.get_running_loop()
     with suppress(ConnectionError):
         while limit and (data := await reader.read(min(limit, 65536))):
-            writer.write(data)
-            await writer.drain()
+            if latency:
+                loop.call_later(latency, writer.write, data)
+            else:
+                writer.write(data)
+                await writer.drain()
             limit -= len(data)
+    await asyncio.sleep(latency)
     return not limit
 
 

@@ -72,12 +72,12 @@ def is_ours(process: Path) -> bool:
 
 
 def cpu_seconds(process: Path) -> float:
-    """User and system time of a process."""
+    """User and system time of a process and of its children that have ended: Spark ends workers that are idle for a minute."""
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_of_the_source() -> float:

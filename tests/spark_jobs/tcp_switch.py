@@ -15,13 +15,13 @@ from servers.tcp_relay import TcpRelay
 class TcpSwitch:
     """Owns a port before that of a server. While it is off, the port refuses connections; those there are were broken."""
 
-    def __init__(self, target: int, call: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, target: int, call: Callable[[Coroutine[Any, Any, None]], None], latency: float) -> None:
         self._call = call
         # keeps the port from being given to somebody else while nobody listens
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._reserved.bind(("127.0.0.1", 0))
-        self._relay = TcpRelay(target, "http")
+        self._relay = TcpRelay(target, "http", latency)
         self._relay.port = self._reserved.getsockname()[1]
         self._server: asyncio.Server | None = None
         self.url = self._relay.url
@@ -47,8 +47,8 @@ class TcpSwitch:
 
 
 @contextmanager
-def switch_before(url: str) -> Iterator[TcpSwitch]:
-    """A switch before the server at this URL, turned on."""
+def switch_before(url: str, latency: float = 0.0) -> Iterator[TcpSwitch]:
+    """A switch before the server at this URL, turned on. Responses come `latency` seconds later."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="tcp-switch", daemon=True)
     thread.start()
@@ -56,7 +56,7 @@ def switch_before(url: str) -> Iterator[TcpSwitch]:
     def call(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, loop).result(timeout=30)
 
-    switch = TcpSwitch(int(url.rpartition(":")[2]), call)
+    switch = TcpSwitch(int(url.rpartition(":")[2]), call, latency)
     try:
         switch.turn_on()
         yield switch
