@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -48,3 +49,14 @@ def test_a_call_of_another_name_begins_after_the_running_one():
     may_end.set()
     calls.result("c", lambda: order.append("second"), LONG)
     assert order == ["first", "second"]
+
+
+def test_waiting_for_the_running_call_and_for_its_own_share_one_limit():
+    calls, may_end, limit = BackgroundCall(), threading.Event(), 1.0
+    with pytest.raises(TimeoutError):
+        calls.result("a", lambda: may_end.wait(LONG), 0.0)
+    threading.Timer(0.6 * limit, may_end.set).start()  # the running call takes more than half of the time
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        calls.result("b", lambda: threading.Event().wait(LONG), limit)
+    assert time.monotonic() - began < 1.4 * limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
@@ -29,14 +30,15 @@ class BackgroundCall:
         self._running: tuple[str, Future[Any]] | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """Begin the call, or go on waiting for it."""
+        """Begin the call, or go on waiting for it. `seconds` are for both, the running call and this one."""
+        until = time.monotonic() + seconds
         if self._running is not None and self._running[0] != name:
             self._running[1].exception(seconds)
             self._running = None
         if self._running is None:
             self._running = name, _started(call)
         future: Future[T] = self._running[1]
-        future.exception(seconds)
+        future.exception(max(0.0, until - time.monotonic()))
         self._running = None
         return future.result()
 
