@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -308,9 +309,9 @@ class SimulatedQuery:
         plans = self.planner.partitions(offset)
         self.rows[offset.batch] = [row for plan in plans if self.read_task(plan) for row in self.rows_of(plan)]
 
-    def rows_of(self, plan: TaskPlan) -> list[tuple[str, str, int]]:
+    def rows_of(self, plan: TaskPlan, sleep: Callable[[float], None] = time.sleep) -> list[tuple[str, str, int]]:
         """Shard key, sequence number, event time in ms."""
-        batches = TaskRead(plan, self.store, self.kinesis.read, self.kinesis.clock).rows()
+        batches = TaskRead(plan, self.store, self.kinesis.read, self.kinesis.clock, sleep).rows()
         rows = []
         for batch in batches:
             columns = batch.to_pydict()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
+from recordpublisher.plugins.spark.planning_calls import ANSWER_SECONDS, NO_ANSWER_SECONDS
+from recordpublisher.plugins.spark.query_planner import QueryPlanner
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
@@ -15,7 +18,7 @@ from recordpublisher.publishers.errors import (
 )
 
 from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import options, two_shards
+from fakes.spark_queries import FAN_OUT, options, two_shards
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 STORE_AWAY = StoreUnavailableError("PutObject at s3://b failed")
@@ -161,10 +164,13 @@ def test_the_tasks_of_a_batch_just_planned_need_no_service(job):
     assert job.planner.partitions(planned)
 
 
-def test_a_batch_from_before_a_restart_waits_for_the_store(job):
+def test_the_tasks_of_a_batch_from_before_a_restart_wait_for_the_store_and_planning_does_not(job):
     job.batch()
+    before = job.rows[1]
     job.restart()
     job.store.failure = STORE_AWAY
+    plans = job.planner.partitions(job.last)
+    assert job.planner.outage.service == "the store of claims"
     waits = []
 
     def sleep(seconds: float) -> None:
@@ -172,9 +178,27 @@ def test_a_batch_from_before_a_restart_waits_for_the_store(job):
         if len(waits) == 5:
             job.store.failure = None
 
-    job.planner.sleep = sleep
-    assert job.planner.partitions(job.last)
+    job.rows_of = functools.partial(job.rows_of, sleep=sleep)
+    assert before
+    assert [row for plan in plans for row in job.rows_of(plan)] == before
     assert len(waits) == 5
+
+
+def test_a_batch_from_before_a_restart_polls_when_its_consumer_cannot_be_asked_for(kinesis, tmp_path):
+    job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FAN_OUT))
+    job.batch()
+    assert {plan.publisher for plan in job.planner.partitions(job.last)} == {"EFO"}
+    job.restart()
+    job.store.failure = STORE_AWAY
+    assert {plan.publisher for plan in job.planner.partitions(job.last)} == {"POLLING"}
+
+
+def test_a_batch_from_before_a_restart_fails_at_once_without_access_to_its_claims(job):
+    job.batch()
+    job.restart()
+    job.store.failure = FatalKinesisError("GetItem", "AccessDeniedException", "no")
+    with pytest.raises(FatalKinesisError):
+        job.planner.partitions(job.last)
 
 
 def test_an_available_now_run_does_not_end_while_a_service_is_away(job, kinesis):
@@ -226,7 +250,8 @@ class NoAnswer:
 
 def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(job):
     job.batch()
-    job.planner.calls = NoAnswer(job.kinesis.clock)
+    clock = job.kinesis.clock
+    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
     began = job.kinesis.clock.ms
     while job.kinesis.clock.ms < began + NO_ANSWER_SECONDS * 1000:
         assert job.planner.outage is None

@@ -18,16 +18,17 @@ def task_plans(
     offset: BatchOffset,
     options: SparkOptions,
     store_token: str,
-    consumer_arns: Mapping[str, str],
+    consumer_arns: Mapping[str, str] | None,
     lost_claims: bool = False,
 ) -> list[TaskPlan]:
-    """The tasks that read a batch.
+    """The tasks that read a batch. Without `consumer_arns` (None: they cannot be asked for now) they poll.
 
     With `lost_claims` they return no rows. The sink may have this batch already, and would then ignore other rows under its number; the
     records come with the next batch instead.
     """
     replay_publisher = "POLLING" if options.is_fan_out else options.publisher
-    publisher = options.publisher if subscribes(offset, options) and not lost_claims else replay_publisher
+    may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
+    publisher = options.publisher if may_subscribe else replay_publisher
     groups = task_groups(offset)
     return [
         TaskPlan(
@@ -38,7 +39,7 @@ def task_plans(
             publisher=publisher,
             replay_publisher=replay_publisher,
             store_token=store_token,
-            consumer_arns=consumer_arns,
+            consumer_arns=consumer_arns or {},
             accepts_loss=accepts_data_loss(options.properties),
             max_outage_ms=options.max_outage_ms,
         )
