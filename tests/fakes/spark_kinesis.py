@@ -217,15 +217,15 @@ class SimulatedKinesis:
         limit = min(
             bounds.shard_limits.get(shard.key, 10**9), 10**9 if bounds.max_records is None else bounds.max_records
         )
-        for time in model.times[first:]:
-            mark = max(time - self.out_of_orderness, watermark if watermark is not None else -(2**62))
+        for event_ms in model.times[first:]:
+            mark = max(event_ms - self.out_of_orderness, watermark if watermark is not None else -(2**62))
             if bounds.until_event_time is not None and mark > bounds.until_event_time:
                 head = mark
                 break
             if len(taken) == limit:
                 break
             watermark = mark
-            taken.append((time, mark))
+            taken.append((event_ms, mark))
         self._write(shard, first, taken, sink)
         done = first + len(taken)
         at_tip = done == len(model.times)
@@ -262,6 +262,17 @@ class InlineCalls:
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
         return call()
+
+
+class NoAnswer:
+    """Calls of the planner that never end. Waiting for them takes the given time."""
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+
+    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
+        self.clock.sleep(seconds)
+        raise TimeoutError
 
 
 @dataclass
@@ -315,7 +326,7 @@ class SimulatedQuery:
         rows = []
         for batch in batches:
             columns = batch.to_pydict()
-            times = [round(time.timestamp() * 1000) for time in columns["eventTime"]]
+            times = [round(each.timestamp() * 1000) for each in columns["eventTime"]]
             keys = [f"{s}/{i}" for s, i in zip(columns["stream"], columns["shardId"], strict=True)]
             rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
         return rows

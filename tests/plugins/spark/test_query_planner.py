@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 
-from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
+from fakes.spark_kinesis import MemoryClaims, NoAnswer, SimulatedKinesis, SimulatedQuery
 from fakes.spark_queries import FAN_OUT, options, two_shards
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
@@ -235,17 +235,6 @@ def test_an_available_now_run_that_begins_again_after_a_wait_reads_the_rest_once
     while job.batch():
         pass
     assert sorted(job.delivered()) == sorted(job.expected())
-
-
-class NoAnswer:
-    """Calls that never end. Waiting for them takes the given time."""
-
-    def __init__(self, clock) -> None:
-        self.clock = clock
-
-    def result(self, name, call, seconds):
-        self.clock.sleep(seconds)
-        raise TimeoutError
 
 
 def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(job):

@@ -21,8 +21,8 @@ from ..outages import OutageWatch
 from ..python_worker import log_to_stderr, worker_loop
 from .query_driver import QueryDriver, query_driver
 from .row_file import StoredFile, rows_of
-from .wal_identity import check_location
 from .wal_offset import WalOffset
+from .wal_planner import WalPlanner
 
 LOG = logging.getLogger("recordpublisher.spark")
 EXPERIMENTAL = (
@@ -32,10 +32,12 @@ EXPERIMENTAL = (
 
 
 class ContinuousPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """A task's files, as Spark carries them."""
+    """The batch between two offsets, as Spark carries it to its task. Without files (None) the task looks for them in the log."""
 
-    def __init__(self, files: list[StoredFile]) -> None:
-        super().__init__([file.name for file in files])
+    def __init__(self, start: WalOffset, end: WalOffset, files: list[StoredFile] | None) -> None:
+        super().__init__(end.batch)
+        self.start = start
+        self.end = end
         self.files = files
 
 
@@ -62,14 +64,14 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        planned = self._driver().next_offset(WalOffset.from_json(start), rows)
-        return start if planned is None else planned.to_json()
+        return self._driver().next_offset(WalOffset.from_json(start), rows).to_json()
 
     @one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ContinuousPartition]:
         """The one task of the batch between two offsets; none for a batch without rows."""
-        files = self._driver().files(WalOffset.from_json(start), WalOffset.from_json(end))
-        return [ContinuousPartition(files)] if files else []
+        begin, stop = WalOffset.from_json(start), WalOffset.from_json(end)
+        files = self._driver().files(begin, stop)
+        return [] if files == [] else [ContinuousPartition(begin, stop, files)]
 
     @one_sentence
     def commit(self, end: dict[str, Any]) -> None:
@@ -91,19 +93,20 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: ContinuousPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        options = self._options
+        options, store, loop = self._options, self._store(), worker_loop()
         watch = OutageWatch(options.max_outage_ms)
-        rows = rows_of(partition.files, self._store(), worker_loop(), options.metadata_location, watch)
+        files = partition.files
+        if files is None:
+            planner = WalPlanner(store, SystemClock(), options.retain)
+            files = watch.wait_out(lambda: loop.run(planner.files(partition.start, partition.end)))
+        rows = rows_of(files, store, loop, options.metadata_location, watch)
         return (chosen_of(batch, self._schema) for batch in rows)
 
     def _driver(self) -> QueryDriver:
         if self._query_driver is None:
             log_to_stderr()
             LOG.warning(EXPERIMENTAL)
-            store = self._store()
-            watch = OutageWatch(self._options.max_outage_ms)
-            watch.wait_out(lambda: worker_loop().run(check_location(store, self._options.metadata_location)))
-            self._query_driver = query_driver(self._options, store, worker_loop(), SystemClock())
+            self._query_driver = query_driver(self._options, self._store(), worker_loop(), SystemClock())
         return self._query_driver
 
     def _store(self) -> WriteOnceStore:

@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
@@ -58,7 +58,7 @@ class WalPlanner:
     """Progress figures of the last planned batch."""
     _query: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _unread: UnreadEntries = field(init=False)
-    _is_checked: bool = False
+    _wal: str = ""
     _committed: deque[WalOffset] = field(default_factory=deque)
     _is_purging: bool = False
     _checked_at: float = 0.0
@@ -69,6 +69,10 @@ class WalPlanner:
     async def initial_offset(self) -> WalOffset:
         """The offset before the first entry."""
         return WalOffset(await wal_id(self.store), self._query)
+
+    def start_of_unknown_log(self) -> WalOffset:
+        """The same while the store is away: the first batch will name the log."""
+        return WalOffset("", self._query)
 
     async def next_offset(self, start: WalOffset, limits: Limits) -> WalOffset | None:
         """The end of the next batch; None when there is nothing to read. Raises: StateError."""
@@ -110,9 +114,10 @@ class WalPlanner:
 
     async def _check_once(self, known: WalOffset) -> None:
         """Check, at the first call, that the log is the one that the checkpoint was made with and belongs to this query."""
-        if self._is_checked:
+        if self._wal:
             return
-        if await wal_id(self.store) != known.wal:
+        found = await wal_id(self.store)
+        if known.wal and found != known.wal:
             raise StateError(
                 "metadataLocation does not have the write-ahead log of this checkpoint: it was deleted, or the location is another one. "
                 f"Rows that the fetcher had logged and the query had not read are lost: {START_ANEW}"
@@ -120,7 +125,7 @@ class WalPlanner:
         await check_query(self.store, known.query)
         if known.entry:
             await check_entry(self.store, known.entry)
-        self._is_checked = True
+        self._wal = found
 
     async def _check_idle_log(self, start: WalOffset) -> None:
         """End a query without new entries when its log was deleted: the last entry that was read is never purged."""
@@ -133,7 +138,7 @@ class WalPlanner:
         taken = [entry for number, entry in unread.items() if number <= last]
         rows = sum(entry.rows for entry in taken)
         now_ms = self.clock.now_ms()
-        end = replace(start, batch=start.batch + 1, entry=last, records=start.records + rows)
+        end = WalOffset(self._wal, start.query, start.batch + 1, last, start.records + rows)
         self.figures = {
             "batch": end.batch,
             "entry": end.entry,
