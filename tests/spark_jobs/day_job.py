@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from servers.atomic_stores import ACCESS
 from spark_jobs.fast_clock_format import FastClockSource
 from spark_jobs.scale_job import KINDS, processes
 
@@ -36,14 +38,14 @@ def main() -> None:
     while time.monotonic() < until:
         if query.exception() is not None:
             raise query.exception()
-        print(json.dumps(held(Path(job["options"]["metadataLocation"]))), flush=True)
+        print(json.dumps(held(job["options"])), flush=True)
         time.sleep(MEASURE_SECONDS)
     query.stop()
     session.stop()
 
 
-def held(claims: Path) -> dict[str, float]:
-    """Files of claims; memory (MB), files and sockets of the Python processes."""
+def held(options: dict[str, str]) -> dict[str, float]:
+    """Claims; memory (MB), files and sockets of the Python processes."""
     found = [process for kind in PYTHON for process in processes(KINDS[kind])]
     memory, handles, sockets = 0.0, 0, 0
     for process in found:
@@ -51,8 +53,25 @@ def held(claims: Path) -> dict[str, float]:
         for link in links(process):
             handles += 1
             sockets += link.startswith("socket:")
-    files = sum(1 for path in claims.rglob("*") if path.is_file())
-    return {"claims": files, "mb": round(memory), "handles": handles, "sockets": sockets, "processes": len(found)}
+    stored = claims(options["metadataLocation"], options.get("flink.state.endpoint"))
+    return {"claims": stored, "mb": round(memory), "handles": handles, "sockets": sockets, "processes": len(found)}
+
+
+def claims(location: str, endpoint: str | None) -> int:
+    """How many files, objects or items there are."""
+    scheme, _, rest = location.partition("://")
+    place = rest.partition("/")[0]
+    if not rest:
+        return sum(1 for path in Path(location).rglob("*") if path.is_file())
+    client = boto3.client(scheme, endpoint_url=endpoint, **ACCESS)
+    try:
+        if scheme == "s3":
+            return int(client.list_objects_v2(Bucket=place)["KeyCount"])
+        return int(client.scan(TableName=place, Select="COUNT")["Count"])
+    except client.exceptions.ClientError:  # no table yet
+        return 0
+    finally:
+        client.close()
 
 
 def resident_mb(process: Path) -> float:

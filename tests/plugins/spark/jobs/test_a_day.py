@@ -1,6 +1,6 @@
 """A day of a query in ten minutes: its wall clock and the endpoint's run 144 times as fast. Files, memory and connections stay level.
 
-`make soak-spark` runs it; DAY_SECONDS sets how long it takes.
+`make soak-spark` runs it; DAY_SECONDS sets how long it takes, DAY_PLACES where claims are kept: folder,s3,dynamodb (needs Go, Maven).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -19,6 +20,7 @@ from recordpublisher.local import serve_in_thread
 
 from processes.command_line import ROOT
 from processes.repeated_work import repeated
+from servers.atomic_stores import PROPERTIES, serve_dynamodb_local, serve_versitygw
 from spark_jobs import fast_clock_format
 from spark_jobs.fast_clock_format import fast_now_ms
 from spark_jobs.queries import Kinesis, numbers
@@ -33,6 +35,7 @@ DAY_SECONDS = float(os.environ.get("DAY_SECONDS", "600"))
 SPEED = 86_400 / DAY_SECONDS
 CLOCK_BEGAN = time.time()
 MORE_MB, MORE_HANDLES = 30, 4
+PLACES = {"s3": (serve_versitygw, "s3://bucket/day"), "dynamodb": (serve_dynamodb_local, "dynamodb://claims/day")}
 
 
 class FastClock:
@@ -42,10 +45,22 @@ class FastClock:
         return fast_now_ms(SPEED, CLOCK_BEGAN)
 
 
-def test_files_memory_and_connections_of_a_query_are_level_for_a_day(spark, tmp_path):
-    with serve_in_thread(clock=FastClock()) as served:
+@contextmanager
+def claims_at(place: str) -> Iterator[dict[str, str]]:
+    """The options of a place for claims."""
+    if place == "folder":
+        yield {}
+        return
+    serve, location = PLACES[place]
+    with serve() as url:
+        yield {**PROPERTIES, "metadataLocation": location, "flink.state.endpoint": url}
+
+
+@pytest.mark.parametrize("place", os.environ.get("DAY_PLACES", "folder").split(","))
+def test_files_memory_and_connections_of_a_query_are_level_for_a_day(spark, tmp_path, place):
+    with serve_in_thread(clock=FastClock()) as served, claims_at(place) as claims:
         stream = Kinesis(served, "day", 3)
-        options = stream.options(tmp_path)
+        options = stream.options(tmp_path, **claims)
         job = {"options": options, "folder": str(tmp_path), "seconds": DAY_SECONDS}
         with living(stream, DAY_SECONDS):
             held = run(job, tmp_path)
@@ -53,7 +68,9 @@ def test_files_memory_and_connections_of_a_query_are_level_for_a_day(spark, tmp_
     third = len(held) // 3
     early, late = held[third : 2 * third], held[2 * third :]
     shown = {name: (most(early, name), most(late, name)) for name in held[0]}
-    print(f"a day in {DAY_SECONDS:g} s, {stream.count} records; most in its second and its last third: {shown}")
+    print(
+        f"a day in {DAY_SECONDS:g} s, claims in {place}, {stream.count} records; most in its second and its last third: {shown}"
+    )
     assert most(late, "claims") <= most(early, "claims") + 3
     assert most(late, "mb") <= most(early, "mb") + MORE_MB
     assert most(late, "handles") <= most(early, "handles") + MORE_HANDLES
