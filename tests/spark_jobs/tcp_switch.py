@@ -13,7 +13,10 @@ from servers.tcp_relay import TcpRelay
 
 
 class TcpSwitch:
-    """Owns a port before that of a server. While it is off, the port refuses connections; those there are were broken."""
+    """Owns a port before that of a server. While it is off, the port refuses connections; those there are were broken.
+
+    While it is mute, the port accepts connections and never answers.
+    """
 
     def __init__(self, target: int, call: Callable[[Coroutine[Any, Any, None]], None], latency: float) -> None:
         self._call = call
@@ -24,10 +27,14 @@ class TcpSwitch:
         self._relay = TcpRelay(target, "http", latency)
         self._relay.port = self._reserved.getsockname()[1]
         self._server: asyncio.Server | None = None
+        self._mute: set[asyncio.StreamWriter] = set()
         self.url = self._relay.url
 
     def turn_on(self) -> None:
-        self._call(self._listen())
+        self._call(self._listen(self._relay.serve))
+
+    def turn_mute(self) -> None:
+        self._call(self._listen(self._swallow))
 
     def turn_off(self) -> None:
         self._call(self._stop())
@@ -36,14 +43,28 @@ class TcpSwitch:
         self.turn_off()
         self._reserved.close()
 
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._relay.serve, "127.0.0.1", self._relay.port, reuse_port=True)
+    async def _listen(self, serve: Callable[[Any, Any], Coroutine[Any, Any, None]]) -> None:
+        await self._stop()
+        self._server = await asyncio.start_server(serve, "127.0.0.1", self._relay.port, reuse_port=True)
 
     async def _stop(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
         self._relay.cut()
+        for writer in self._mute:
+            writer.transport.abort()
+
+    async def _swallow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._mute.add(writer)
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+        finally:
+            self._mute.discard(writer)
+            writer.transport.abort()
 
 
 @contextmanager

@@ -137,6 +137,10 @@ class SubtaskFetcher:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
         return collect_metrics(self._view, self._dependencies.clock)
 
+    def retention_ms(self, stream: str) -> int | None:
+        """How long the stream keeps its records; None while that is not known."""
+        return self._retention.of(stream)
+
     def progress(self) -> SubtaskProgress:
         """What a progress line shows, which costs far less than all metrics."""
         dependencies = self._dependencies

@@ -214,6 +214,10 @@ class DataFetcher:
         """`{"subtask": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md (A1)."""
         return self._fetcher.metrics()
 
+    def retention_ms(self, stream: str) -> int | None:
+        """How long a stream keeps its records, ms, as last requested while running (once an hour); None while that is not known."""
+        return self._fetcher.retention_ms(stream)
+
     def progress(self) -> SubtaskProgress:
         """The figures of a progress line: `records`, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`, and
         `behind_ms` of the shard furthest behind its tip (None: not known). A twentieth of the cost of `metrics()`.

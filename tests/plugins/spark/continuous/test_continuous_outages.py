@@ -66,6 +66,9 @@ class Idle:
 
     outage = None
 
+    def __init__(self) -> None:
+        self.figures: dict[str, object] = {}
+
     def start(self, stop_at_tip: bool) -> None: ...
 
     def has_ended(self) -> bool:

@@ -33,6 +33,7 @@ class ScriptedFetcher:
         self.calls = 0
         self.is_bounded = False
         self.outage = None
+        self.figures = {"shards": 3}
 
     def start(self, stop_at_tip: bool) -> None:
         self.is_bounded = stop_at_tip

@@ -163,15 +163,6 @@ async def test_a_batch_is_never_read_again_with_fewer_rows():
         await query.start()
 
 
-async def test_figures_describe_the_last_batch():
-    store = await log_with(5)
-    await (await opened(store, SHARDS)).read_all(6)
-    planner = WalPlanner(store, CLOCK, 1)
-    await planner.next_offset(await planner.initial_offset(), Limits(rows=10))
-    shown = {key: planner.figures[key] for key in ("batch", "files", "records", "waitingRecords")}
-    assert shown == {"batch": 1, "files": 1, "records": 10, "waitingRecords": 2}
-
-
 def test_offsets_of_another_mode_and_of_another_version_are_refused():
     offset = WalOffset("wal", "query", 3, 4, 100)
     assert WalOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset

@@ -7,6 +7,7 @@ import pytest
 from spark_jobs.queries import WAIT_SECONDS, numbers, outage_of, to_parquet, wait_for_rows, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -17,7 +18,9 @@ def outage(served):
     served.call(faults.stop_random)
 
 
-@pytest.mark.parametrize("rules", ["reset", "throttle"])
+@pytest.mark.parametrize(
+    "rules", ["reset", "throttle", pytest.param("error", marks=SLOW), pytest.param("page", marks=SLOW)]
+)
 def test_a_query_waits_out_an_outage_and_shows_it(spark, kinesis, tmp_path, outage, rules):
     stream = kinesis(f"away-{rules}")
     stream.put(300)

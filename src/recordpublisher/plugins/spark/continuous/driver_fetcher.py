@@ -33,6 +33,10 @@ class BackgroundFetcher(Protocol):
     def outage(self) -> Outage | None:
         """What keeps it from reading."""
 
+    @property
+    def figures(self) -> dict[str, object]:
+        """Its part of the query's progress; empty before it has begun."""
+
 
 class DriverFetcher:
     """Owns the fetcher, on the event loop of the driver's Python process. It ends with the process; its state is in the log.
@@ -50,11 +54,17 @@ class DriverFetcher:
         self._clock = clock
         self._watch = OutageWatch(options.max_outage_ms, clock)
         self._work: Future[int] | None = None
+        self._fetcher: WalFetcher | None = None
 
     @property
     def outage(self) -> Outage | None:
         """The outage that ended the last start, until the next one has run for a minute."""
         return self._watch.longest
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Between two starts those of the last one: its shards fall behind."""
+        return {} if self._fetcher is None else self._loop.run(_figures_of(self._fetcher))
 
     def start(self, stop_at_tip: bool) -> None:
         """Begin to read on the loop."""
@@ -73,6 +83,7 @@ class DriverFetcher:
             steady = asyncio.get_running_loop().call_later(STEADY_SECONDS, self._watch.on_success)
             try:
                 fetcher = await WalFetcher.take_over(self._options, self._store, self._pressure, self._clock)
+                self._fetcher = fetcher
                 return await fetcher.run(stop_at_tip)
             except RecordPublisherError as error:
                 if not is_outage(error):
@@ -81,3 +92,7 @@ class DriverFetcher:
             finally:
                 steady.cancel()
             await asyncio.sleep(pause)
+
+
+async def _figures_of(fetcher: WalFetcher) -> dict[str, object]:
+    return fetcher.figures()

@@ -57,9 +57,9 @@ class QueryDriver:
 
     @property
     def figures(self) -> dict[str, object]:
-        """Progress figures of the last planned batch, and the outage if there is one."""
+        """Progress figures of the last planned batch and of the fetcher, and the outage if there is one."""
         outage = longest_of(self._calls.outage, self._fetcher.outage)
-        return {**self._planner.figures, **outage_figures(outage)}
+        return {**self._planner.figures, **self._fetcher.figures, **outage_figures(outage)}
 
     def initial_offset(self) -> WalOffset:
         """The offset before the first entry, of a log that is not known yet while the store is away. Raises: RecordPublisherError."""

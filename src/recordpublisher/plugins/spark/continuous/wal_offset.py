@@ -17,7 +17,7 @@ VERSION_KEY = "walVersion"
 
 @dataclass(frozen=True, slots=True)
 class WalOffset:
-    """`entry` is the number of the last entry that was read, 0 before the first. `records`: rows so far.
+    """`entry` is the number of the last entry that was read, 0 before the first. `records`, `bytes`: rows so far, and their data.
 
     `wal` is the token of the log: a log that was deleted and replaced has another; empty before the first batch of a query that began
     while the store was away. `query` is the token of the query. `waits`: how many batches without files came since, because an AvailableNow
@@ -29,12 +29,12 @@ class WalOffset:
     batch: int = 0
     entry: int = 0
     records: int = 0
+    bytes: int = 0
     waits: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The form in Spark's offset log."""
-        plain = {VERSION_KEY: VERSION, **asdict(self)}
-        return plain if self.waits else {key: value for key, value in plain.items() if key != "waits"}
+        return {VERSION_KEY: VERSION, **asdict(self)}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> WalOffset:

@@ -16,6 +16,7 @@ from .row_file import StoredFile
 from .wal_entry import ENTRIES, FILES, UnreadEntries, WalEntry, check_entry, number_of
 from .wal_identity import START_ANEW, check_query, claim_for_query, wal_id
 from .wal_offset import WalOffset
+from .wal_progress import BatchFigures
 
 LOG = logging.getLogger("recordpublisher.spark")
 IDLE_CHECK_SECONDS = 1.0
@@ -54,8 +55,7 @@ class WalPlanner:
     clock: Clock
     retain: int
     """How many committed batches can be read again."""
-    figures: dict[str, object] = field(default_factory=dict)
-    """Progress figures of the last planned batch."""
+    _figures: BatchFigures = field(default_factory=BatchFigures)
     _query: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _unread: UnreadEntries = field(init=False)
     _wal: str = ""
@@ -65,6 +65,11 @@ class WalPlanner:
 
     def __post_init__(self) -> None:
         self._unread = UnreadEntries(self.store)
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Progress figures of the last planned batch, and of the last one that has ended."""
+        return self._figures.values
 
     async def initial_offset(self) -> WalOffset:
         """The offset before the first entry."""
@@ -77,6 +82,7 @@ class WalPlanner:
     async def next_offset(self, start: WalOffset, limits: Limits) -> WalOffset | None:
         """The end of the next batch; None when there is nothing to read. Raises: StateError."""
         await self._check_once(start)
+        self._figures.note_ended(start.batch, self.clock.now_ms())
         self._unread.forget(start.entry)
         unread = await self._unread.after(start.entry)
         if not any(entry.rows for entry in unread.values()) and len(unread) < MAX_QUIET_ENTRIES:
@@ -136,18 +142,11 @@ class WalPlanner:
 
     def _batch(self, start: WalOffset, unread: Mapping[int, WalEntry], last: int) -> WalOffset:
         taken = [entry for number, entry in unread.items() if number <= last]
-        rows = sum(entry.rows for entry in taken)
-        now_ms = self.clock.now_ms()
-        end = WalOffset(self._wal, start.query, start.batch + 1, last, start.records + rows)
-        self.figures = {
-            "batch": end.batch,
-            "entry": end.entry,
-            "files": sum(entry.file is not None for entry in taken),
-            "records": end.records,
-            "waitingRecords": sum(entry.rows for entry in unread.values()) - rows,
-            "oldestMs": now_ms - min((entry.written_ms for entry in taken), default=now_ms),
-            "globalWatermark": max((entry.watermark for entry in taken if entry.watermark is not None), default=None),
-        }
+        rows, payload = sum(entry.rows for entry in taken), sum(entry.payload for entry in taken)
+        records, size = start.records + rows, start.bytes + payload
+        end = WalOffset(self._wal, start.query, start.batch + 1, last, records, size)
+        waiting = sum(entry.rows for entry in unread.values()) - rows
+        self._figures.note_planned(end, taken, waiting, self.clock.now_ms())
         return end
 
 
