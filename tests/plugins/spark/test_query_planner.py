@@ -248,3 +248,12 @@ def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(j
     assert "no answer" in job.planner.figures()["outage"]["error"]
     with pytest.raises(OutageError, match="no answer"):
         let_pass(job, 2 * MAX_MS)
+
+
+def test_an_available_now_run_does_not_block_on_a_call_without_an_answer(job):
+    job.batch()
+    clock = job.kinesis.clock
+    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
+    job.planner.prepare_available_now()
+    assert seconds_of(job, job.batch) < 5
+    assert job.last.waits == 1

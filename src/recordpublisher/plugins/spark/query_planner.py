@@ -62,7 +62,7 @@ class QueryPlanner:
             if not self.planner.is_available_now:
                 self.sleep(POLL_SECONDS)  # Spark itself calls again after 10 ms
                 return start
-            if self._now() >= until and self.outage is not None:
+            if self._now() >= until and (planned is None or self.outage is not None):
                 return replace(start, waits=start.waits + 1)
             self.sleep(POLL_SECONDS)
 
@@ -86,12 +86,12 @@ class QueryPlanner:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
-    def _try(self, start: BatchOffset, limit: int | None, until: float) -> BatchOffset | NoBatchReason:
-        """One try to plan. An outage, or a call that still runs, is no plan."""
+    def _try(self, start: BatchOffset, limit: int | None, until: float) -> BatchOffset | NoBatchReason | None:
+        """One try to plan; None in an outage, or while a call still runs."""
         try:
             return self._calls.result(start.plan, lambda: self.planner.next_offset(start, limit), until - self._now())
         except TimeoutError:
-            return NoBatchReason.NOT_YET
+            return None
 
     def _now(self) -> float:
         return self.planner.clock.monotonic()
