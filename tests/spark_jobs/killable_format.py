@@ -12,9 +12,11 @@ from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.plugins.spark.continuous.stream_reader import ContinuousPartition, ContinuousStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
 from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.source.read_task import TaskRead, shard_reader
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 
 FOLDER = "killable.folder"
@@ -39,14 +41,32 @@ class KillableSource(KinesisSource):
 
 
 class KillableReader(KinesisStreamReader):
-    """Reads as usual, and pauses between claim and first row, and between the last row and the end of the task."""
+    """Reads as usual, and pauses before the read, before the claim, between claim and first row, and between the last row and the end."""
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         folder = Path(str(self._options.properties[FOLDER]))
-        rows = super().read(partition)  # when this returns the batch is claimed
+        pause_while_armed(folder, "reading")
+        plan, store = partition.plan, PausingClaims(self._options.claim_store(), folder)
+        read = shard_reader(self._options, plan.consumer_arns)
+        rows = TaskRead(plan, store, read, schema=self._schema).rows()  # type: ignore[arg-type]  # here the batch is claimed
         pause_while_armed(folder, "claimed")
         yield from rows
         pause_while_armed(folder, "read")
+
+
+class PausingClaims:
+    """The store of claims, which pauses before it stores one."""
+
+    def __init__(self, store: ReadClaimStore, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
+        pause_while_armed(self._folder, "claiming")
+        return self._store.put_if_absent(batch, name, claim)
 
 
 class KillableWriter(KinesisStreamWriter):

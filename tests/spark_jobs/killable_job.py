@@ -97,7 +97,7 @@ def watch(query: Any) -> None:
     seen = -1
     while query.isActive:
         for progress in query.recentProgress:
-            if progress["batchId"] > seen:
+            if progress["batchId"] > seen and "addBatch" in progress["durationMs"]:  # a batch, and not an idle time
                 seen = progress["batchId"]
                 print("batch", seen, progress["numInputRows"], flush=True)
         time.sleep(0.05)

@@ -100,9 +100,13 @@ class Running:
         """Wait until this many lines were printed: "started", then one for each batch."""
         self.wait_until(lambda: len(self.lines) >= count, f"{count} lines")
 
+    def arm(self, place: str) -> None:
+        """Let every process pause that reaches this place."""
+        (self._folder / f"armed-{place}").touch()
+
     def pause_at(self, place: str) -> list[int]:
         """Arm a pause and wait until it is reached; returns the processes that reached it."""
-        (self._folder / f"armed-{place}").touch()
+        self.arm(place)
         reached = lambda: list(self._folder.glob(f"reached-{place}-*"))  # noqa: E731
         self.wait_until(reached, place)
         return [int(path.name.rpartition("-")[2]) for path in reached()]

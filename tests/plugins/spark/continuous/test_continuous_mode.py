@@ -30,6 +30,9 @@ def test_every_record_once_by_fan_out_through_a_split_and_a_restart(spark, kines
     assert numbers(spark, tmp_path) == list(range(3500))
     offset = json.loads(again.lastProgress["sources"][0]["endOffset"])
     assert (offset["walVersion"], offset["records"]) == (2, 3500)
+    shown = json.loads(again.lastProgress["sources"][0]["latestOffset"])
+    assert (shown["streams"], shown["records"], shown["bytes"]) == (["continuous"], 3500, offset["bytes"])
+    assert shown["shards"] >= 3
 
 
 def test_available_now_stops_at_the_tip_although_the_log_is_full(spark, kinesis, tmp_path):

@@ -14,6 +14,7 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.plugins.spark.continuous.wal_fetcher import WalFetcher
 from recordpublisher.plugins.spark.continuous.wal_offset import WalOffset
 from recordpublisher.plugins.spark.continuous.wal_planner import Limits, WalPlanner
+from recordpublisher.plugins.spark.listeners.progress_metrics import PROGRESS_METRICS
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.plugins.spark.source.batch_progress import QueryProgress
@@ -124,8 +125,10 @@ async def test_the_figures_of_the_fetcher_have_the_names_of_mode_batch(stream, t
     stream.put(10)
     planner = WalPlanner(WriteOnceStore(FolderStore(tmp_path / "metadata")), clock, 1)
     assert (await planned_by(planner)).records > 0
+    shown = {**planner.figures, **fetcher.figures()}
+    assert shown.keys() - {metric.figure for metric in PROGRESS_METRICS} == {"entry", "streams"}
     of_batch = QueryProgress.after(BatchOffset.unlisted(0), BatchOffset.unlisted(0), 1, is_planned=True).figures()
-    assert of_batch.keys() - planner.figures.keys() - fetcher.figures().keys() == {"tasks"}
+    assert of_batch.keys() - shown.keys() == {"tasks"}
     fetcher.stop()
     await run
 

@@ -88,15 +88,16 @@ def test_a_query_goes_on_after_an_outage_and_stops_within_seconds_in_one(job, aw
     query = job.start()
     wait_for_rows(query, 300)
     service.turn_off()
-    began = time.monotonic()
     job.stream.put(200)
-    wait_until(query, lambda: outage_of(query) is not None)
-    time.sleep(max(0.0, began + AWAY_SECONDS - time.monotonic()))
+    time.sleep(AWAY_SECONDS)
+    assert query.isActive
     service.turn_on()
     wait_for_rows(query, 500)
     service.turn_off()
     job.stream.put(100)
-    wait_until(query, lambda: outage_of(query) is not None)
+    time.sleep(AWAY_SECONDS / 2)
+    if away == "endpoint":  # without the store a batch may be running, whose task waits
+        wait_until(query, lambda: outage_of(query) is not None)
     with quickly(f"stop() while the {away} is away"):
         query.stop()
     service.turn_on()
