@@ -103,9 +103,11 @@ SUBJECTS = (
     ),
     _subject(
         "Processes that share the shards (ELASTIC)",
-        "A document of the group is damaged, was written by another version, or the processes do not read the same streams.",
-        "Start all processes of the group with the same properties and the same version. A group whose documents are damaged needs "
-        "another `flink.job.name`; it begins at `flink.stream.initpos`.",
+        "A document of the group is damaged, was written by another version, or the processes do not read the same streams and "
+        "write to the same place.",
+        "Start all processes of the group with the same properties and the same version. To change streams or sink, "
+        "[stop all of them first](../operate/share-shards-between-processes.md#change-streams-or-sink). A group whose "
+        "documents are damaged needs another `flink.job.name`; it begins at `flink.stream.initpos`.",
         "StateError",
         "fetcher/elastic/",
         "fetcher/leases/",

@@ -87,7 +87,9 @@ class ScriptedPublisher(RecordPublisher):
         self._source = source
         self._scripted = scripted
         self._next = 0 if start.sequence_number is None else int(start.sequence_number) + 1
-        assert start.type in (PositionType.TRIM_HORIZON, PositionType.AFTER_SEQUENCE_NUMBER)
+        if start.timestamp_ms is not None:
+            self._next = sum(time < start.timestamp_ms for time in scripted.times)
+        assert start.type is not PositionType.LATEST
 
     async def run(self, consumer: Callable[[RecordBatch], Any]) -> RunResult:
         source, scripted = self._source, self._scripted

@@ -79,6 +79,11 @@ class Sink(ABC):
         `recordpublisher lag`. Default: None, for a sink that stores no state."""
         return None
 
+    def destination(self) -> str:
+        """Where it writes to, in words, without user and password. With ELASTIC assignment all processes of a group must have the same
+        one (E10). Also called before `open`. Default: the name of its class."""
+        return type(self).__name__
+
     def checks(self) -> Checks:
         """What `recordpublisher doctor` asks of a sink that was made and not opened: for example whether what it writes to can be reached.
         The job may be running. Default: whether the stored positions can be read, where the sink has any."""

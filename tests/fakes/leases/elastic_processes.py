@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
@@ -12,6 +13,7 @@ from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 
 from ..memory_store import MemoryStore
@@ -97,10 +99,15 @@ class ElasticProcess(FetcherProcess):
         properties: dict[str, object],
         streams: Sequence[str],
         takeover: bool = False,
+        latest_ms: int | None = None,
     ) -> None:
         self.store = store
         self.sink = sink
         dependencies = fetcher_dependencies(source, sink, properties, streams=streams)
+        if latest_ms is not None:
+            dependencies = replace(
+                dependencies, start=StartingPosition.latest(), pin_latest=lambda stream: asyncio.sleep(0, latest_ms)
+            )
         self.fetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION), takeover))
 
     @property
@@ -122,13 +129,18 @@ class ElasticProcesses:
             self.source.add(f"shard-{number}", stream=streams[number % len(streams)])
 
     async def join(
-        self, streams: Sequence[str] = ("s",), sink: Sink | None = None, takeover: bool = False, **properties: object
+        self,
+        streams: Sequence[str] = ("s",),
+        sink: Sink | None = None,
+        takeover: bool = False,
+        latest_ms: int | None = None,
+        **properties: object,
     ) -> ElasticProcess:
-        """Start a process. Its sink is a TimedSink, or this one."""
+        """Start a process. Its sink is a TimedSink, or this one. `latest_ms`: it begins at LATEST, which is this time (epoch ms)."""
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
-        process = ElasticProcess(self.source, store, sink or TimedSink(self.rows, self._cost), given, streams, takeover)
-        return await process.start()
+        sink = sink or TimedSink(self.rows, self._cost)
+        return await ElasticProcess(self.source, store, sink, given, streams, takeover, latest_ms).start()
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

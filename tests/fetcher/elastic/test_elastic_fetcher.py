@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import SinkError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
@@ -293,16 +293,3 @@ def test_a_process_is_ready_when_a_heartbeat_is_confirmed():
         return reason
 
     assert "has not confirmed a heartbeat" in run_virtual(story())
-
-
-def test_a_process_that_reads_other_streams_than_its_group_ends_with_an_error():
-    async def story():
-        group = ElasticProcesses(shards=1)
-        first = await group.join()
-        await group.wait_until(lambda: bool(first.shards))
-        await first.stop()
-        other = await group.join(streams=("others",))
-        with pytest.raises(StateError, match="must read the same streams"):
-            await other.running
-
-    run_virtual(story())

@@ -108,7 +108,7 @@ def test_a_process_that_was_replaced_has_no_shards_of_its_earlier_life():
         first = await group.join(sink=sink)
         await group.wait_until(lambda: len(sink.shards) == 2)
         first.store.is_cut = True
-        second = await group.join()
+        second = await group.join(sink=SinkWithShards())
         await group.wait_until(lambda: len(second.shards) == 2)
         kept = set(sink.shards)
         first.store.is_cut = False

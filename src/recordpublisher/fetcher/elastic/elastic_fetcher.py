@@ -29,8 +29,9 @@ from ..shards.missing_shards import MissingShards
 from ..startup import OpenedJob
 from ..subtask_fetcher import SubtaskFetcher
 from ..takeover.to_group import take_over_subtasks
+from .group_entry import begin_job, job_of
 from .group_tracker import GroupTracker
-from .leased_shards import LeasedShards, check_streams
+from .leased_shards import LeasedShards
 from .worker_lives import ElasticGroup, WorkerLives
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -46,6 +47,7 @@ class ElasticFetcher(SubtaskFetcher):
         self._group = group
         self._tracker = tracker
         self._looked_at = frozenset(dependencies.streams)
+        self._job = job_of(dependencies.streams, dependencies.sink)
         self._is_open = False
         self.leased = LeasedShards(
             self._shards, self._snapshotter, dependencies.sink, dependencies.clock, dependencies.streams
@@ -55,7 +57,8 @@ class ElasticFetcher(SubtaskFetcher):
     async def open(self) -> None:
         """Open the sink, list shards, and look at the group.
 
-        Raises: ConfigurationError for a sink that keeps positions, StateError, StreamNotFoundError, KinesisError.
+        Raises: ConfigurationError for a sink that keeps positions, StateError, also while others do another job (E10), StreamNotFoundError,
+        KinesisError.
         """
         dependencies = self._dependencies
         context = dependencies.sink_context(self._checkpoint_scheduler.request)
@@ -65,6 +68,7 @@ class ElasticFetcher(SubtaskFetcher):
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
         await self._check_group()
+        await begin_job(self._group.store, self._job, self._group.settings, dependencies.clock)
         self.leased.on_listed(await dependencies.discovery.list_all())
         start = await self._start()
         self._shards.readers.pinned_ms = start.timestamp_ms
@@ -83,6 +87,7 @@ class ElasticFetcher(SubtaskFetcher):
             listing,
             self._tracker,
             dependencies.clock,
+            job=self._job,
             counts=self._view.leases,
             on_drain=self.stop,
         )
@@ -130,8 +135,6 @@ class ElasticFetcher(SubtaskFetcher):
         while True:
             await self.leased.has_unknown.wait()
             self.leased.has_unknown.clear()
-            if self._dependencies.streams.is_fixed:
-                check_streams(self.leased.unknown, self._dependencies.streams)
             try:
                 self.leased.on_listed(await self._list_again())
             except StoreUnavailableError as error:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
 from ..leases.documents.position_part import StoredPosition
@@ -38,7 +37,7 @@ class LeasedShards:
     """The ShardReaders port, and the emitter's WriteGate. Owns which shards were begun, and which of them are stopped.
 
     The lease table has only the keys of shards. One whose hash range this process has not seen yet waits in `unknown` for a listing.
-    A shard whose stream left the list (S10) is not read, and its position is stored as before.
+    A shard whose stream is not read any more (S10, E10) keeps its lease, and its position is stored as before.
     """
 
     def __init__(
@@ -60,9 +59,8 @@ class LeasedShards:
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that were begun and that no listing has shown yet. Not those of streams that left the list."""
-        begun = self._begun if self._streams.is_fixed else filter(self._is_read, self._begun)
-        return {key for key in begun if key not in self._shards.table}
+        """The shards that were begun and that no listing has shown yet. Not those of streams that are not read."""
+        return {key for key in filter(self._is_read, self._begun) if key not in self._shards.table}
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """All shards were listed: read those that wait for it."""
@@ -185,8 +183,8 @@ class LeasedShards:
     # ---------------------------------------------------------------------------------------------------------------------------
 
     def _is_read(self, key: str) -> bool:
-        """Whether the shard's stream is in the list, which only a list that changes can tell."""
-        return self._streams.is_fixed or key.rpartition("/")[0] in self._streams
+        """Whether the shard's stream is in the list. Others keep their leases and positions (E12)."""
+        return key.rpartition("/")[0] in self._streams
 
     def _add(self, key: str) -> None:
         if not self._is_read(key):
@@ -215,13 +213,3 @@ class LeasedShards:
         entry = self._shards.table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)
-
-
-def check_streams(shards: Iterable[str], streams: Collection[str]) -> None:
-    """Every process of a group reads the same streams. Raises: StateError."""
-    others = sorted({key.rpartition("/")[0] for key in shards} - set(streams))
-    if others:
-        raise StateError(
-            f"the group of this job reads {', '.join(others)}, and this process does not: all processes with the same flink.state.uri "
-            "and flink.job.name must read the same streams"
-        )

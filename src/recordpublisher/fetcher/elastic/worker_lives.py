@@ -13,6 +13,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore
+from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
@@ -50,6 +51,7 @@ class WorkerLives:
         tracker: GroupTracker,
         clock: Clock,
         *,
+        job: GroupJob,
         counts: LeaseCounts,
         on_drain: Callable[[], None],
     ) -> None:
@@ -59,6 +61,7 @@ class WorkerLives:
         self._listing = listing
         self._tracker = tracker
         self._clock = clock
+        self._job = job
         self._counts = counts
         self._on_drain = on_drain
         self._worker: Worker | None = None
@@ -153,6 +156,7 @@ class WorkerLives:
             positions=None if kept is None else SinkPositionStore(kept, name, documents),
             counts=self._counts,
             on_drain=self._on_drain,
+            job=self._job,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._worker = worker

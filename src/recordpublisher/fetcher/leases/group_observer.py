@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 
@@ -16,6 +17,14 @@ from .planning.group_view import GroupView
 from .silence_observer import SilenceObserver
 
 log = logging.getLogger("recordpublisher.fetcher")
+
+
+class LiveWorkerError(Exception):
+    """Somebody is in the group: the worker with this name (E10)."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(worker)
+        self.worker = worker
 
 
 class GroupObserver:
@@ -93,3 +102,25 @@ class GroupObserver:
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
         sent = self._clock.monotonic()
         return sent, await self._group.read_records()
+
+
+async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
+    """Wait until nobody is in the group: each worker that is not sealed is, when its heartbeat has stood for the lease duration.
+
+    Raises: LiveWorkerError as soon as a heartbeat moves, StoreUnavailableError, GroupClosedError.
+    """
+    observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
+    beats: dict[str, int] = {}
+    while True:
+        view = await observer.look()
+        if view is not None:
+            now = {name: view.records[name].beat for name in view.unsealed}
+            if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
+                raise LiveWorkerError(moving[0])
+            if new := now.keys() - beats.keys():
+                log.info("waiting for %g s whether worker %s lives", settings.duration, ", ".join(sorted(new)))
+            beats |= now
+            view = await observer.seal_silent(view)
+            if not view.unsealed and view.table.owners <= view.records.keys():
+                return view
+        await asyncio.sleep(settings.interval / 2)

@@ -125,7 +125,11 @@ class LeaseTaker:
         table = await self._cache.read()
         if table is None or table.version == before.version:
             lease = before.leases[shard]
-            raise StateError(f"the position of {shard} is missing: worker {lease.owner} must have stored it")
+            raise StateError(
+                f"the position of {shard} is missing: worker {lease.owner} must have stored it. If it was written by a sink that keeps "
+                "positions, it is with the rows of that sink: start with that one again, or take the positions along with "
+                "`recordpublisher positions`"
+            )
 
 
 def _stored_position(table: LeaseTable, shard: str, positions: Positions) -> StoredPosition | None:

@@ -12,6 +12,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from .cleaning import Cleaning
+from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
@@ -50,8 +51,9 @@ class Worker:
         jitter: random.Random | None = None,
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
+        job: GroupJob | None = None,
     ) -> None:
-        """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves."""
+        """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves. `job`: None is like any (E10)."""
         self.name = name
         self._counts = counts or LeaseCounts()
         self._on_drain = on_drain or self.leave
@@ -64,7 +66,7 @@ class Worker:
         self._owned = OwnedLeases(name)
         self._checkpoint_ms: int | None = None
         self._loads = LoadLevels()
-        self._cache = TableCache(group, clock)
+        self._cache = TableCache(group, clock, job)
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
         self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
         self._checkpoints = LeaseCheckpoints(self._owned, readers, self._positions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,11 +15,10 @@ from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore, Stored
 from ..leases.documents.lease_table import LeaseTable
 from ..leases.documents.shard_states import states_of
-from ..leases.documents.table_cache import GroupClosedError, TableCache
+from ..leases.documents.table_cache import GroupClosedError
 from ..leases.documents.worker_record import WorkerRecord
-from ..leases.group_observer import GroupObserver
+from ..leases.group_observer import LiveWorkerError, seal_all_silent
 from ..leases.lease_settings import LeaseSettings
-from ..leases.planning.group_view import GroupView
 from ..leases.position_store import seal_parts
 from ..shards.shard_state import ShardState
 
@@ -65,36 +63,17 @@ class _Takeover:
 
     async def _end_group(self) -> Stored[LeaseTable]:
         """Close the table, after every worker was sealed and the position of each lease was found."""
-        view = await self._seal_workers()
+        try:
+            view = await seal_all_silent(self._group, self._settings, self._clock)
+        except LiveWorkerError as error:
+            raise StateError(
+                f"worker {error.worker} of the group in {self._store.place} sends heartbeats: stop all its processes first"
+            ) from error
         found = await self._group.read_table()
         if found is None or found.document.version != view.table.version:
             raise GroupClosedError("the lease table has changed")
         await self._states(found.document, view.records)
         return await self._write_table(replace(_next(found.document), is_closed=True), found)
-
-    async def _seal_workers(self) -> GroupView:
-        """Seal the workers whose heartbeat stands for the lease duration. Raises: StateError when one moves."""
-        observer = GroupObserver(self._group, TableCache(self._group, self._clock), self._clock, "", self._settings)
-        beats: dict[str, int] = {}
-        while True:
-            view = await observer.look()
-            if view is not None:
-                moving = [
-                    name for name in sorted(view.unsealed) if _beat(view, name) > beats.get(name, _beat(view, name))
-                ]
-                if moving:
-                    raise StateError(
-                        f"worker {moving[0]} of the group in {self._store.place} sends heartbeats: stop all its processes first"
-                    )
-                if new := view.unsealed - beats.keys():
-                    log.info(
-                        "waiting for %g s whether worker %s lives", self._settings.duration, ", ".join(sorted(new))
-                    )
-                beats |= {name: _beat(view, name) for name in view.unsealed}
-                view = await observer.seal_silent(view)
-                if not view.unsealed and view.table.owners <= view.records.keys():
-                    return view
-            await asyncio.sleep(self._settings.interval / 2)
 
     # --- copy the positions --------------------------------------------------------------------------------------------------
 
@@ -161,7 +140,3 @@ class _Takeover:
 
 def _next(table: LeaseTable) -> LeaseTable:
     return replace(table, version=table.version + 1, writer=WRITER)
-
-
-def _beat(view: GroupView, worker: str) -> int:
-    return view.records[worker].beat

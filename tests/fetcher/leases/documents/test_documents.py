@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.leases.documents.group_job import GroupJob
 from recordpublisher.fetcher.leases.documents.json_documents import long_id, short_id
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes, table_to_bytes
@@ -19,6 +20,8 @@ times = st.none() | st.integers(-(10**15), 10**15)
 owned = st.builds(Lease, owner=st.sampled_from(["x", "y"]), epoch=st.integers(1, 99))
 # a shard's relatives are of its stream
 KIN = ("shardId-000000000012", "other")
+streams = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
+jobs = st.none() | st.builds(GroupJob, streams=streams, sink=st.text(max_size=5), keeps_positions=st.booleans())
 starts = st.sampled_from([StartingPosition.trim_horizon(), StartingPosition.at_timestamp(1_700_000_000_000)])
 
 
@@ -36,7 +39,8 @@ def tables(draw):
             else:
                 leases[key] = Lease(parents=draw(kin), is_first=draw(st.booleans()))
     drained = draw(st.frozensets(st.sampled_from("xyz")))
-    return LeaseTable(draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"])), draw(starts), leases, drained)
+    version, writer = draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"]))
+    return LeaseTable(version, writer, draw(starts), leases, drained, draw(st.booleans()), draw(jobs))
 
 
 @given(tables())

@@ -10,6 +10,8 @@ from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import StartingPosition
 
+from .group_job import GroupJob
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -52,7 +54,7 @@ class LeaseTable:
     `version` grows by one with each replacement. `writer` and `version` together make each stored value unique. `start` is where the first
     shards begin (LATEST is pinned: P3). `drained` are the workers that somebody has asked to leave (E11). `is_closed`: a fixed number of
     subtasks has taken the store over, and no worker takes a shard any more (E10). While a closed table has leases, their positions are
-    still to be copied to the subtasks.
+    still to be copied to the subtasks. `job` is what all processes of the group have in common (E10); None: no worker has written yet.
     """
 
     version: int = 1
@@ -61,6 +63,7 @@ class LeaseTable:
     leases: Mapping[str, Lease] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
     is_closed: bool = False
+    job: GroupJob | None = None
 
     @property
     def owners(self) -> set[str]:

@@ -9,6 +9,7 @@ from recordpublisher.fetcher.shards.shard_state import start_from_json, start_to
 from recordpublisher.publishers.errors import StateError
 
 from . import json_documents
+from .group_job import GroupJob
 from .lease_table import Lease, LeaseTable
 
 
@@ -25,6 +26,7 @@ def table_to_bytes(table: LeaseTable) -> bytes:
             "workers": workers,
             **({"drained": sorted(table.drained)} if table.drained else {}),
             **({"closed": True} if table.is_closed else {}),
+            **({"job": table.job.to_json()} if table.job is not None else {}),
             "leases": json_documents.by_stream(leases),
         }
     )
@@ -40,7 +42,8 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
         }
         start, drained = start_from_json(content["start"]), frozenset(content.get("drained", ()))
         is_closed = bool(content.get("closed", False))
-        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, is_closed)
+        job = GroupJob.from_json(content["job"]) if "job" in content else None
+        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, is_closed, job)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise StateError(f"{place} cannot be read: {error!r}") from error
 

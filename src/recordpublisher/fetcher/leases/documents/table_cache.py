@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
+from .group_job import GroupJob
 from .group_store import GroupStore, Stored
 from .lease_table import LeaseTable
 
@@ -19,11 +21,16 @@ class GroupClosedError(StateError):
 
 
 class TableCache:
-    """Owns the last table that was read or written, and when it was read."""
+    """Owns the last table that was read or written, and when it was read.
 
-    def __init__(self, group: GroupStore, clock: Clock) -> None:
+    `job` is that of this process. A table that names none gets it with the next write. Every call raises StateError when it finds the table
+    of another job: others have begun it while this process was not in the group (E10).
+    """
+
+    def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
         self._group = group
         self._clock = clock
+        self._job = job
         self._stored: Stored[LeaseTable] | None = None
         self._read_at = -math.inf
 
@@ -55,6 +62,8 @@ class TableCache:
         """
         if table.version != self.version + 1:
             return False
+        if table.job is None:
+            table = replace(table, job=self._job)
         expected = None if self._stored is None else self._stored.version
         read_at, self._read_at = self._read_at, -math.inf
         try:
@@ -73,4 +82,7 @@ class TableCache:
                 raise GroupClosedError(
                     "a job with flink.shard.assignment=STATIC has taken over the positions of this group, and this process ends"
                 )
+            difference = None if self._job is None else self._job.contradiction(stored.document.job)
+            if difference is not None:
+                raise StateError(f"others have begun another job with the group of this process: {difference}")
             self._stored = stored

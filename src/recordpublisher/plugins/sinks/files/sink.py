@@ -94,6 +94,10 @@ class FileSink(Sink):
         """The positions of all subtasks, read only. Raises: StateError."""
         return await self._subtask_positions.states()
 
+    def destination(self) -> str:
+        """The folder."""
+        return f"{type(self).__name__}, folder {Path(self._path).absolute()}"
+
     def worker_positions(self) -> FileWorkerPositions:
         """The entries of workers, in the hidden folder."""
         return self._worker_positions

@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import hash_key_from
+from recordpublisher.publishers.stream_arns import stream_name
 
 from .failure_handler import FailedRecord
 from .metric_definitions import KINESIS_SINK_METRICS
@@ -52,6 +53,7 @@ class KinesisSink(Sink):
         name, given = _stream_and_properties(stream, properties)
         settings = Settings.of(given, queue_limit, ordering, fail_on_error)
         self._context = SinkContext()
+        self._stream = stream_name(name)
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
 
     async def __aenter__(self) -> Self:
@@ -101,6 +103,10 @@ class KinesisSink(Sink):
         self._writer.call_when_failed(context.request_checkpoint)
         await self._writer.open()
         return None
+
+    def destination(self) -> str:
+        """The stream."""
+        return f"{type(self).__name__}, stream {self._stream}"
 
     async def write(self, batch: RecordBatch) -> None:
         """As the sink of a job: put the batch's records with their keys, in order. The job decides about one that cannot be put (S7)."""

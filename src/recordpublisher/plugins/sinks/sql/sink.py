@@ -67,6 +67,10 @@ class SqlSink(Sink):
         """The positions of all subtasks, read only. Raises: RetriesExhaustedError, StateError."""
         return await self._database.transaction(self._positions.stored) if self._database.exists() else []
 
+    def destination(self) -> str:
+        """The database and the table."""
+        return f"{type(self).__name__}, table {self._table_name} of {self._database.place}"
+
     def worker_positions(self) -> SqlWorkerPositions:
         """The rows of workers, in a table of their own."""
         return self._worker_positions

@@ -54,6 +54,14 @@ class Database:
             lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_log_retry
         )
 
+    @property
+    def place(self) -> str:
+        """The kind of the database, where it is, and its name: what stays the same when the user, the password or options change."""
+        url = self._engine.url
+        if url.get_backend_name() == "sqlite":
+            return f"sqlite:///{Path(url.database or '').absolute()}"
+        return f"{url.get_backend_name()}://{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+
     def exists(self) -> bool:
         """False for a file of SQLite that is not there yet: a connection would create it."""
         url = self._engine.url

@@ -1,0 +1,58 @@
+"""Before a process joins its group: it must do the same job as the others, or there are no others (E10)."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import replace
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
+
+from ..conditional_store import ConditionalStore, ConflictError, pause
+from ..leases.documents.group_job import GroupJob
+from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
+from ..leases.group_observer import LiveWorkerError, seal_all_silent
+from ..leases.lease_settings import LeaseSettings
+from ..shards.stream_list import StreamList
+from ..sink import Sink
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+def job_of(streams: StreamList, sink: Sink) -> GroupJob:
+    """What this process reads, and where it writes."""
+    names = tuple(sorted(streams)) if streams.is_fixed else None
+    return GroupJob(names, mask_passwords(sink.destination()), sink.worker_positions() is not None)
+
+
+async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
+    """Make the job that of the group, if the group has another one and nobody is in. Nothing to do if there is no group.
+
+    Workers that are silent are waited for, for the lease duration. Raises: StateError naming a worker that lives; StoreUnavailableError.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        found = await GroupStore(store).read_open_table()
+        difference = None if found is None else job.contradiction(found.document.job)
+        if found is None or difference is None:
+            return
+        try:
+            await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
+        except LiveWorkerError as error:
+            raise StateError(
+                f"the group of this job has other settings: {difference}. Worker {error.worker} of the group in {store.place} sends "
+                f"heartbeats: stop all its processes first. Another job needs another {STATE_URI.key} or {JOB_NAME.key}"
+            ) from error
+        writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
+        try:
+            await GroupStore(store).write_table(
+                replace(found.document, version=version, writer=writer, job=job), found.version
+            )
+        except ConflictError:  # somebody has come meanwhile
+            await pause(attempt)
+        else:
+            log.info("nobody is in the group in %s, which did another job before: %s", store.place, difference)
+            return
+    raise StateError(f"the group in {store.place} is begun again and again by processes with other settings")

@@ -1,0 +1,49 @@
+"""GroupJob: what all processes of a group have in common (E10). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJob:
+    """What a process reads and where it writes. The lease table names it, so that two jobs never share shards by mistake.
+
+    - `streams`: by name, sorted; None: a list that may change while the job runs (S10).
+    - `sink`: where it writes to, without secrets: `Sink.destination`.
+    - `keeps_positions`: the positions are in the sink, with its rows, and not in the store of the group.
+    """
+
+    streams: tuple[str, ...] | None
+    sink: str
+    keeps_positions: bool = False
+
+    def contradiction(self, of_group: GroupJob | None) -> str | None:
+        """How the group's job differs from that of this process, in words. None: they are the same, or the table does not say."""
+        if of_group is None or of_group == self:
+            return None
+        differences = [
+            f"it {theirs}, and this process {ours}"
+            for theirs, ours in zip(of_group._words(), self._words(), strict=True)
+            if theirs != ours
+        ]
+        return "; ".join(differences)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict, without what has its default."""
+        streams = {} if self.streams is None else {"streams": self.streams}
+        return {**streams, "sink": self.sink, **({"keepsPositions": True} if self.keeps_positions else {})}
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> GroupJob:
+        """The inverse of `to_json`."""
+        streams = entries.get("streams")
+        kept = bool(entries.get("keepsPositions", False))
+        return cls(None if streams is None else tuple(streams), entries["sink"], kept)
+
+    def _words(self) -> tuple[str, str, str]:
+        streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
+        place = "in the sink" if self.keeps_positions else "in the store"
+        return f"reads {streams}", f"writes to {self.sink}", f"keeps its positions {place}"

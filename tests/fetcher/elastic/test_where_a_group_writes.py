@@ -1,0 +1,82 @@
+"""E10: all processes of a group write to the same place; another one may be given when nobody is in."""
+
+import pytest
+
+from recordpublisher.fetcher.elastic.group_entry import job_of
+from recordpublisher.fetcher.leases.documents.group_job import GroupJob
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
+from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.elastic_processes import ElasticProcesses, TimedSink
+from fakes.scripted_source import RecordingSink
+
+
+class TableSink(TimedSink):
+    """Writes to a table."""
+
+    def __init__(self, group, table):
+        super().__init__(group.rows, 0.0)
+        self.table = table
+
+    def destination(self):
+        return f"db://user:secret@host/{self.table}"
+
+
+def test_another_table_is_refused_while_a_worker_sends_heartbeats_and_read_afterwards():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join(sink=TableSink(group, "orders"))
+        await group.wait_until(lambda: len(first.shards) == 2)
+        with pytest.raises(StateError) as error:
+            await group.join(sink=TableSink(group, "events"))
+        group.send()
+        await group.wait_until_all_is_written()
+        await first.stop()
+        second = await group.join(sink=TableSink(group, "events"))
+        group.send()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return group, str(error.value)
+
+    group, message = run_virtual(story())
+    assert "writes to db://user:******@host/orders, and this process writes to db://user:******@host/events" in message
+    assert "sends heartbeats: stop all its processes first" in message
+    assert sorted(group.rows) == sorted(group.sent), "it goes on after the stored positions"
+    assert b"secret" not in group.store.values[LEASE_TABLE].value
+
+
+def test_a_process_with_the_same_table_joins():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join(sink=TableSink(group, "orders"))
+        second = await group.join(sink=TableSink(group, "orders"))
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        await first.stop()
+        await second.stop()
+
+    run_virtual(story())
+
+
+class KeepingSink(RecordingSink):
+    """A sink that keeps positions."""
+
+    def worker_positions(self):
+        return self
+
+
+def test_a_job_is_described_without_secrets():
+    streams = StreamList(("b", "a"))
+    assert job_of(streams, RecordingSink()) == GroupJob(("a", "b"), "RecordingSink")
+    assert job_of(StreamList(("a",), look=lambda: None), KeepingSink()) == GroupJob(None, "KeepingSink", True)
+
+
+def test_each_difference_is_named():
+    ours = GroupJob(("a",), "new")
+    assert ours.contradiction(GroupJob(("a",), "new")) is None
+    assert ours.contradiction(None) is None
+    assert ours.contradiction(GroupJob(None, "old", keeps_positions=True)) == (
+        "it reads a list of streams that may change, and this process reads a; it writes to old, and this process writes to new; "
+        "it keeps its positions in the sink, and this process keeps its positions in the store"
+    )
