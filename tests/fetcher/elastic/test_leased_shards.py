@@ -207,3 +207,26 @@ def test_a_lease_that_comes_when_its_stream_has_left_the_list_is_not_read_nor_lo
     rows, unknown, positions = run_virtual(story())
     assert (rows, unknown) == ([], set())
     assert positions["s/shard-0"].state == START
+
+
+def test_the_load_of_a_shard_that_is_held_for_long_follows_its_traffic():
+    async def story():
+        async with fetcher_without_group(records=0) as (group, process, leased):
+            group.source.latency = 5
+            leased.begin("s/shard-0", START)
+            entry = process.fetcher._table["s/shard-0"]
+
+            async def read(seconds, bytes_per_second):
+                for _ in range(seconds // 5):
+                    await asyncio.sleep(5)
+                    entry.payload_bytes += 5 * bytes_per_second
+                    loads = leased.loads()
+                return loads.get("s/shard-0")
+
+            return await read(50, 1_000), await read(1_200, 1_000), await read(240, 80_000), await read(420, 1_000)
+
+    first_minute, quiet, busy, quiet_again = run_virtual(story())
+    assert first_minute is None
+    assert 950 < quiet < 1_050
+    assert 75_000 < busy < 83_000
+    assert 950 < quiet_again < 1_200

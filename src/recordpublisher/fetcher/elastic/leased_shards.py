@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
 from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
+from ..leases.planning.shard_loads import LoadRate
 from ..leases.write_permission import WritePermission
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
@@ -21,16 +21,7 @@ from ..shards.stream_list import StreamList
 from ..sink import Checkpoint, Sink
 from ..snapshotter import Snapshotter
 
-LOAD_SECONDS = 60.0
-"""For how long a shard must be read until its bytes a second are known."""
 PERMISSION_POLL_SECONDS = 0.1
-
-
-class Begun(NamedTuple):
-    """With which state a shard began here, and when (monotonic seconds)."""
-
-    state: ShardState
-    seconds: float
 
 
 class LeasedShards:
@@ -49,7 +40,9 @@ class LeasedShards:
         self._clock = clock
         self._streams = streams
         self._known: dict[str, Shard] = {}
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, ShardState] = {}
+        """With which state each shard began here."""
+        self._rates: dict[str, LoadRate] = {}
         self._stopped: set[str] = set()
         self.permission: WritePermission | None = None
         """Of the worker that runs now."""
@@ -87,7 +80,7 @@ class LeasedShards:
                 pass
         for entry in stopped:
             if self.has(entry) and entry.key in self._begun and not self._is_read(entry.key):
-                self._begun[entry.key] = self._begun[entry.key]._replace(state=entry.snapshot_state)
+                self._begun[entry.key] = entry.snapshot_state
                 self._shards.owned.remove(entry.key)
         await self._shards.readers.wait_for_abandoned()
         if self.unknown:
@@ -98,7 +91,7 @@ class LeasedShards:
     def begin(self, shard: str, state: ShardState) -> None:
         """Read a shard from this state on."""
         self._sink.assigned([shard])
-        self._begun[shard] = Begun(state, self._clock.monotonic())
+        self._begun[shard] = state
         self._add(shard)
         self._shards.start_readers()
 
@@ -119,6 +112,7 @@ class LeasedShards:
             self._sink.revoked(revoked)
         for key in shards:
             self._begun.pop(key, None)
+            self._rates.pop(key, None)
             self._stopped.discard(key)
             if key in self._shards.table:
                 self._shards.readers.abandon(self._shards.table[key])
@@ -151,15 +145,15 @@ class LeasedShards:
         return any(entry.held_since is not None for entry in self._shards.table)
 
     def loads(self) -> Mapping[str, float]:
-        """Bytes a second of each shard that was read for a minute."""
+        """Bytes a second of each shard over about the last minute, if it was read for a minute."""
         now = self._clock.monotonic()
-        seconds = {key: now - begun.seconds for key, begun in self._begun.items()}
-        unread = {key: 0.0 for key in self._begun if not self._is_read(key)}
-        return unread | {
-            entry.key: entry.payload_bytes / seconds[entry.key]
-            for entry in self._shards.table
-            if seconds.get(entry.key, 0.0) >= LOAD_SECONDS
-        }
+        found = {key: 0.0 for key in self._begun if not self._is_read(key)}
+        for entry in self._shards.table:
+            if (rate := self._rates.get(entry.key)) is not None:
+                rate.observe(entry.payload_bytes, now)
+                if (load := rate.bytes_per_second) is not None:
+                    found[entry.key] = load
+        return found
 
     # --- WriteGate -------------------------------------------------------------------------------------------------------------
 
@@ -195,21 +189,22 @@ class LeasedShards:
         if shard is None:
             self.has_unknown.set()
             return
-        entry = self._shards.table.add(shard, self._begun[key].state)
+        entry = self._shards.table.add(shard, self._begun[key])
+        self._rates[key] = LoadRate(self._clock.monotonic())
         entry.owned_since_ms = self._clock.now_ms()
         entry.reading_finished = key in self._stopped
         self._shards.count_without_bounds(entry)
 
     def _position(self, key: str) -> StoredPosition:
         if key not in self._shards.table:
-            return StoredPosition(self._begun[key].state, is_idle=not self._is_read(key))
+            return StoredPosition(self._begun[key], is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         children = {child.key: tuple(parent_keys(child)) for child in entry.children} if entry.state.ended else {}
         return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
 
     def _watermark(self, key: str) -> ShardWatermark:
         if key not in self._shards.table:
-            return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
+            return ShardWatermark(self._begun[key].watermark, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)

@@ -1,4 +1,5 @@
-"""Load levels: a worker states the load of its shards in coarse steps, so that everybody plans with the same numbers (E6)."""
+"""Load rates and levels: a worker measures the load of its shards, and states it in coarse steps, so that everybody plans with the same
+numbers (E6)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ FLOOR_BYTES_PER_SECOND = 1_000.0
 LEVEL_RATIO = 1.25
 _UNITS_PER_FLOOR = 1_000
 MAX_LEVEL = 60
+RATE_SECONDS = 60.0
+"""About how much of the past a load is made of, and for how long a shard must be read until its load is known."""
 
 
 def next_level(stated: int, bytes_per_second: float) -> int:
@@ -21,6 +24,30 @@ def next_level(stated: int, bytes_per_second: float) -> int:
 def weight(level: int) -> int:
     """The weight of a shard with this level: an integer, so that sums do not depend on their order."""
     return round(_UNITS_PER_FLOOR * LEVEL_RATIO ** max(0, min(level, MAX_LEVEL)))
+
+
+class LoadRate:
+    """Owns the bytes a second of one shard. What was read `t` seconds ago counts for e^(-t / 60 s)."""
+
+    def __init__(self, now: float) -> None:
+        """`now`: when the shard began to be read (monotonic seconds)."""
+        self._began = self._observed = now
+        self._bytes = 0
+        self._rate = 0.0
+
+    def observe(self, total_bytes: int, now: float) -> None:
+        """How many bytes were read of the shard until now."""
+        seconds = now - self._observed
+        if seconds > 0:
+            kept = math.exp(-seconds / RATE_SECONDS)
+            self._rate = kept * self._rate + (1 - kept) * (total_bytes - self._bytes) / seconds
+            self._bytes, self._observed = total_bytes, now
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """None in the first minute."""
+        seconds = self._observed - self._began
+        return None if seconds < RATE_SECONDS else self._rate / (1 - math.exp(-seconds / RATE_SECONDS))
 
 
 class LoadLevels:
