@@ -12,6 +12,7 @@ from recordpublisher.fetcher.leases.documents.lease_table_json import table_from
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
 
 from ..simulator import Simulator
 from .rule_violation import expect
@@ -218,13 +219,35 @@ class GroupChecker:
     # --- the end -------------------------------------------------------------------------------------------------------------
 
     def what_is_missing(self, live: set[str]) -> str:
-        """Empty when everything was read, the shards are shared by number, and nothing is left of sealed workers."""
+        """Empty when everything was read, the shards are shared by load, and nothing is left of sealed workers."""
         for key, shard in self._shards.by_key.items():
             if self.committed[key] != shard.records:
                 return f"{key}: {self.committed[key]} of {shard.records} are committed; {self.table.leases.get(key)}; live {live}"
         owners = Counter(lease.owner for lease in self.table.leases.values() if not lease.ended)
-        shares = [owners[worker] for worker in live]
-        if sum(shares) != owners.total() or max(shares) - min(shares) > 1:
+        if not owners.keys() <= live:
             return f"not balanced: {owners} of {live}"
+        if unbalanced := self._unbalanced(live):
+            return unbalanced
         left = {name.removeprefix(WORKERS) for name in self._store.values if name.startswith(WORKERS)} - live
         return f"not cleaned: {left}" if left else ""
+
+    def _unbalanced(self, live: set[str]) -> str:
+        """Empty when each worker states the loads that its shards have, and the shares of no two workers differ by too much.
+
+        Not by more than a tenth of the larger one, or by at most one and a half times each shard of the worker that has it (E6).
+        """
+        loads: dict[str, dict[str, float]] = {worker: {} for worker in live}
+        for shard, lease in self.table.leases.items():
+            if lease.owner is not None:
+                level = _record(self._store.values[f"{WORKERS}{lease.owner}"].value).loads.get(shard, 0)
+                load = max(self._shards.by_key[shard].bytes_per_second, FLOOR_BYTES_PER_SECOND)
+                loads[lease.owner][shard] = stated = FLOOR_BYTES_PER_SECOND * LEVEL_RATIO**level
+                if not load / LEVEL_RATIO / 1.01 < stated < load * LEVEL_RATIO * 1.01:
+                    return f"{lease.owner} states a load of {stated:.0f} for {shard}, which has {load:.0f}"
+        shares = {worker: sum(theirs.values()) for worker, theirs in loads.items()}
+        smallest = min(shares.values())
+        for worker, share in shares.items():
+            difference = share - smallest
+            if difference > 0.1 * share and any(difference > 1.51 * load for load in loads[worker].values()):
+                return f"not balanced: {loads}"
+        return ""

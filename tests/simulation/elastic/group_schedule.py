@@ -48,6 +48,8 @@ class GroupSchedule:
     clock_stands_still: bool | None
     """Whether the clocks of all processes do not count suspensions; None: those of half of them."""
     events: tuple[GroupEvent, ...]
+    traffic_changes: tuple[float, ...]
+    """When a shard gets another load."""
 
 
 def random_schedule(seed: int) -> GroupSchedule:
@@ -80,4 +82,13 @@ def random_schedule(seed: int) -> GroupSchedule:
         is_transactional=random.Random(f"{seed} sink").random() < 0.4,
         clock_stands_still=None,
         events=tuple(events),
+        traffic_changes=_times(random.Random(f"{seed} traffic"), end, 30.0),
     )
+
+
+def _times(draw: random.Random, end: float, pause: float) -> tuple[float, ...]:
+    times: list[float] = []
+    at = 0.0
+    while (at := at + draw.expovariate(1 / pause)) < end:
+        times.append(at)
+    return tuple(times)

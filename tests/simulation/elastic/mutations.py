@@ -22,8 +22,10 @@ from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
 from recordpublisher.fetcher.leases.lease_giver import LeaseGiver
 from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
 from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases
+from recordpublisher.fetcher.leases.planning import group_view as view_module
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 from recordpublisher.fetcher.leases.planning.group_watermark import WorkerWatermark, group_watermark
+from recordpublisher.fetcher.leases.planning.shard_loads import RATE_SECONDS, LoadLevels, LoadRate
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
 from recordpublisher.fetcher.leases.worker import Worker
@@ -387,6 +389,26 @@ def ancestors_come_back() -> Patches:
     return [(listing_module, "ancestor_keys", lambda shards, listed: set())]
 
 
+def loads_are_not_stated() -> Patches:
+    """E6: shards are shared by number."""
+    return [(LoadLevels, "state", lambda self, owned, loads: {})]
+
+
+def loads_do_not_count() -> Patches:
+    """E6: each shard is as heavy as any other to the plan."""
+    return [(view_module, "weight", lambda level: 1_000)]
+
+
+def loads_are_averages() -> Patches:
+    """E6: a load is the average since the lease began."""
+
+    def average(self: LoadRate) -> float | None:
+        seconds = self._observed - self._began
+        return self._bytes / seconds if seconds > RATE_SECONDS else None
+
+    return [(LoadRate, "bytes_per_second", property(average))]
+
+
 MUTATIONS: dict[str, Callable[[], Patches]] = {
     each.__name__: each
     for each in (
@@ -398,6 +420,7 @@ MUTATIONS: dict[str, Callable[[], Patches]] = {
         unnamed_parts, members_need_not_be_settled, nobody_is_sealed, prepared_shards_do_not_count, given_shards_do_not_count,
         ancestors_come_back, sink_is_not_sealed, deleted_worker_commits,
         shards_without_owner_do_not_count, sealed_workers_do_not_count, joiners_begin_anew,
+        loads_are_not_stated, loads_do_not_count, loads_are_averages,
     )
 }  # fmt: skip
 

@@ -43,6 +43,8 @@ class SimulatedGroup:
         try:
             for _ in range(schedule.workers):
                 self._join()
+            for at in schedule.traffic_changes:
+                simulator.at(at, self._shards.change_traffic)
             for event in schedule.events:
                 simulator.at(event.at, lambda event=event: self._apply(event))
             simulator.run(schedule.disturbed_seconds, self._has_failed)

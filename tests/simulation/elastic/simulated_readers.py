@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
 from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
+from recordpublisher.fetcher.leases.planning.shard_loads import LoadRate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -24,6 +25,9 @@ from .simulated_shards import SimulatedShards
 class _Reader:
     position: int
     epoch: int
+    rate: LoadRate
+    observed: float
+    total_bytes: float = 0.0
     is_stopped: bool = False
 
 
@@ -56,7 +60,8 @@ class SimulatedReaders:
 
     def begin(self, shard: str, state: ShardState) -> None:
         position = 0 if state.position is None else int(state.position.sequence)
-        self._readers[shard] = _Reader(position, self._checker.epoch_of(self._worker, shard))
+        now = self._simulator.now
+        self._readers[shard] = _Reader(position, self._checker.epoch_of(self._worker, shard), LoadRate(now), now)
 
     async def stop(self, shards: Collection[str]) -> None:
         for shard in shards:
@@ -83,7 +88,14 @@ class SimulatedReaders:
         return {shard: self._watermark(shard) for shard in self._readers}
 
     def loads(self) -> Mapping[str, float]:
-        return {}
+        now, found = self._simulator.now, {}
+        for shard, reader in self._readers.items():
+            reader.total_bytes += self._shards.by_key[shard].bytes_per_second * (now - reader.observed)
+            reader.observed = now
+            reader.rate.observe(round(reader.total_bytes), now)
+            if (load := reader.rate.bytes_per_second) is not None:
+                found[shard] = load
+        return found
 
     async def run(self) -> None:
         """Read and write until cancelled; look rarely while there is nothing to read, since each look costs the simulation time."""

@@ -9,6 +9,8 @@ from recordpublisher.publishers.shards import Shard
 
 STREAM = "t"
 STEP_MS = 3
+LOADS = (0.0, 0.0, 3_000.0, 10_000.0, 100_000.0)
+"""Bytes a second."""
 
 
 @dataclass
@@ -20,6 +22,8 @@ class SimulatedShard:
     parents: tuple[str, ...] = ()
     first_ms: int = 0
     children: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bytes_per_second: float = 0.0
+    """Its traffic, whatever of it is left to read."""
 
     def as_listed(self) -> Shard:
         """As ListShards shows it."""
@@ -37,6 +41,7 @@ class SimulatedShards:
 
     def __init__(self, draw: random.Random, roots: int, records: int) -> None:
         self._random = draw
+        self._traffic = random.Random(f"{roots} {records} traffic")
         self._numbers = 0
         self._records = records
         self.by_key: dict[str, SimulatedShard] = {}
@@ -57,9 +62,15 @@ class SimulatedShards:
             shard.children = children
         return True
 
+    def change_traffic(self) -> None:
+        """Another load of one shard that is open."""
+        open_shards = [shard for shard in self.by_key.values() if not shard.children]
+        self._traffic.choice(open_shards).bytes_per_second = self._traffic.choice(LOADS)
+
     def _add(self, parents: tuple[str, ...], first_ms: int) -> SimulatedShard:
         key = f"{STREAM}/shardId-{self._numbers:012d}"
         self._numbers += 1
         shard = SimulatedShard(key, self._random.randint(self._records // 2, self._records * 2), parents, first_ms)
+        shard.bytes_per_second = self._traffic.choice(LOADS)
         self.by_key[key] = shard
         return shard
