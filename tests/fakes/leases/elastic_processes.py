@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
@@ -30,6 +31,8 @@ class ConnectedStore(MemoryStore):
         self.values = shared.values
         self._shared = shared
         self.is_cut = False
+        self.workers: set[str] = set()
+        """The lives that the process had."""
 
     async def get(self, name: str) -> Any:
         self._check()
@@ -41,6 +44,8 @@ class ConnectedStore(MemoryStore):
 
     def _write(self, name: str, value: bytes, expected: str | None) -> str:
         self._check()
+        if name.startswith(WORKERS) and expected is None:
+            self.workers.add(name.removeprefix(WORKERS))
         return self._shared._write(name, value, expected)
 
     def _check(self) -> None:
