@@ -22,13 +22,14 @@ class AlarmKind(StrEnum):
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
     TRACKER_UNREACHABLE = "the tracker gave no global watermark and does not respond: the subtask uses its own"
+    WITHHELD = "a worker of the group sends heartbeats and does not give up shards that others should read"
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """A condition that needs a person's attention.
 
-    - `subject`: a shard as `stream/shard-id`, `global watermark` or `tracker`.
+    - `subject`: a shard as `stream/shard-id`, `global watermark`, `tracker`, or `worker` and its name.
     - `lasting_ms`: for how long the condition was observed.
     - `reason`: what is waited for, as far as it is known.
     - `is_over`: the alarm was raised before, and the condition is over.

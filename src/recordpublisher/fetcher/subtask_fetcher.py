@@ -10,6 +10,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
+from .leases.lease_counts import LeaseCounts
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_definitions import collect_metrics
@@ -45,7 +46,8 @@ class SubtaskFetcher:
         self._table = shards.table
         self._snapshotter = Snapshotter(dependencies, shards.table, shards.owned, shards.emitter, shards.bad_records)
         self._streams = StreamChanges(dependencies, shards)
-        self._alarm_monitor = AlarmMonitor(dependencies, shards.table, shards.alignment, shards.emitter)
+        leases = LeaseCounts()
+        self._alarm_monitor = AlarmMonitor(dependencies, shards.table, shards.alignment, shards.emitter, leases)
         self._retention = RetentionPeriods(dependencies.retention_ms, dependencies.streams, dependencies.subtask)
         self._view = SubtaskView(
             shards.table,
@@ -57,6 +59,7 @@ class SubtaskFetcher:
             self._retention,
             shards.suspension,
             self._snapshotter.times,
+            leases,
         )
         self._stopped = False
         self._past_event_time: dict[str, int | None] = {}

@@ -84,7 +84,7 @@ class HandReaders:
         self.tip_ms: int | None = None
         """When the shards were last read at their tips."""
 
-    def begin(self, shard: str, state: ShardState) -> None:
+    def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         self.positions[shard] = 0 if state.position is None else int(state.position.sequence)
         self.stopped.discard(shard)
         self._unread.begin(shard)

@@ -58,7 +58,7 @@ class SimulatedReaders:
         self._written = asyncio.Event()
         self.request_checkpoint = asyncio.Event()
 
-    def begin(self, shard: str, state: ShardState) -> None:
+    def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         position = 0 if state.position is None else int(state.position.sequence)
         now = self._simulator.now
         self._readers[shard] = _Reader(position, self._checker.epoch_of(self._worker, shard), LoadRate(now), now)

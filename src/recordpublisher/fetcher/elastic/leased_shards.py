@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
@@ -24,6 +25,13 @@ from ..snapshotter import Snapshotter
 PERMISSION_POLL_SECONDS = 0.1
 
 
+class Begun(NamedTuple):
+    """With which state a shard began here. `taken_over_below`: as in ShardEntry."""
+
+    state: ShardState
+    taken_over_below: int | None = None
+
+
 class LeasedShards:
     """The ShardReaders port, and the emitter's WriteGate. Owns which shards were begun, and which of them are stopped.
 
@@ -40,7 +48,7 @@ class LeasedShards:
         self._clock = clock
         self._streams = streams
         self._known: dict[str, Shard] = {}
-        self._begun: dict[str, ShardState] = {}
+        self._begun: dict[str, Begun] = {}
         """With which state each shard began here."""
         self._rates: dict[str, LoadRate] = {}
         self._stopped: set[str] = set()
@@ -80,7 +88,7 @@ class LeasedShards:
                 pass
         for entry in stopped:
             if self.has(entry) and entry.key in self._begun and not self._is_read(entry.key):
-                self._begun[entry.key] = entry.snapshot_state
+                self._begun[entry.key] = self._begun[entry.key]._replace(state=entry.snapshot_state)
                 self._shards.owned.remove(entry.key)
         await self._shards.readers.wait_for_abandoned()
         if self.unknown:
@@ -88,10 +96,11 @@ class LeasedShards:
 
     # --- ShardReaders ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, shard: str, state: ShardState) -> None:
-        """Read a shard from this state on."""
+    def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
+        """Read a shard from this state on. Of one that others have read further before they were sealed, records may be late (E8)."""
         self._sink.assigned([shard])
-        self._begun[shard] = state
+        below = self._shards.alignment.global_watermark if is_taken_over else None
+        self._begun[shard] = Begun(state, below)
         self._add(shard)
         self._shards.start_readers()
 
@@ -117,6 +126,11 @@ class LeasedShards:
             if key in self._shards.table:
                 self._shards.readers.abandon(self._shards.table[key])
                 self._shards.owned.remove(key)
+
+    @property
+    def records_in_write(self) -> int:
+        """How many records the sink is writing now."""
+        return self._shards.emitter.records_in_write
 
     def drop_all(self) -> None:
         """Forget every shard."""
@@ -189,22 +203,23 @@ class LeasedShards:
         if shard is None:
             self.has_unknown.set()
             return
-        entry = self._shards.table.add(shard, self._begun[key])
+        entry = self._shards.table.add(shard, self._begun[key].state)
         self._rates[key] = LoadRate(self._clock.monotonic())
         entry.owned_since_ms = self._clock.now_ms()
+        entry.taken_over_below = self._begun[key].taken_over_below
         entry.reading_finished = key in self._stopped
         self._shards.count_without_bounds(entry)
 
     def _position(self, key: str) -> StoredPosition:
         if key not in self._shards.table:
-            return StoredPosition(self._begun[key], is_idle=not self._is_read(key))
+            return StoredPosition(self._begun[key].state, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         children = {child.key: tuple(parent_keys(child)) for child in entry.children} if entry.state.ended else {}
         return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
 
     def _watermark(self, key: str) -> ShardWatermark:
         if key not in self._shards.table:
-            return ShardWatermark(self._begun[key].watermark, is_idle=not self._is_read(key))
+            return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)

@@ -134,6 +134,7 @@ class WorkerLives:
                 await worker.run()
             except FencedError as error:
                 self._counts.replaced += 1
+                self._counts.in_flight += self._shards.records_in_write
                 log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
             except BaseException:
                 self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -13,6 +13,8 @@ class LeaseCounts:
     - `taken`, `given`: shards that came from and went to others, or to nobody. `given` has no shard that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
     - `replaced`: how often others have sealed this one: what it had not stored was refused, and is read again.
+    - `in_flight`: records that the sink was writing when this process learned that it was sealed.
+    - `withheld`: the shards that each other worker should have given up and has not, at the last look; see GroupView.
     - `unowned`: shards that could be read and that nobody reads, at the last look.
     - `unowned_seconds`: for how long this process has seen the longest of them.
     """
@@ -21,6 +23,8 @@ class LeaseCounts:
     given: int = 0
     sealed: int = 0
     replaced: int = 0
+    in_flight: int = 0
+    withheld: Mapping[str, Collection[str]] = field(default_factory=dict)
     unowned: int = 0
     unowned_seconds: float = 0.0
 

@@ -113,7 +113,7 @@ class LeaseTaker:
                     ended[shard] = ShardEnd(stored.state.watermark, stored.children)
                 else:
                     self._loads.inherit(shard, view.load_level(shard))
-                    self._owned.prepare(shard, view.table.version, stored)
+                    self._owned.prepare(shard, view.table.version, stored, had_owner=owner is not None)
         return ended
 
     async def _positions_of(self, view: GroupView, owner: str) -> Positions:

@@ -21,10 +21,14 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """What a new version of the lease table means for this worker: shards that begin, and shards that it has no more."""
+    """What a new version of the lease table means for this worker: shards that begin, and shards that it has no more.
+
+    `taken_over`: those that begin and that another worker has had.
+    """
 
     begun: Mapping[str, StoredPosition]
     lost: Collection[str]
+    taken_over: Collection[str] = ()
 
 
 class OwnedLeases:
@@ -40,6 +44,7 @@ class OwnedLeases:
         self._stopped: dict[str, StoredPosition | None] = {}
         self._prepared: dict[PositionKey, StoredPosition] = {}
         self._sent_at: dict[PositionKey, int] = {}
+        self._taken_over: set[PositionKey] = set()
         self._committed: Positions = {}
         self._latest: Positions = {}
 
@@ -133,9 +138,11 @@ class OwnedLeases:
         for shard, _ in leases.items() & self._epochs.items():
             self._stopped.setdefault(shard, None)
 
-    def prepare(self, shard: str, version: int, stored: StoredPosition) -> None:
-        """The shard is about to be taken, by a write that replaces this version of the table."""
+    def prepare(self, shard: str, version: int, stored: StoredPosition, *, had_owner: bool = False) -> None:
+        """The shard is about to be taken, by a write that replaces this version of the table. `had_owner`: from another worker."""
         key = PositionKey(shard, version + 1)
+        if had_owner:
+            self._taken_over.add(key)
         self._prepared[key] = stored
         self._sent_at[key] = version
 
@@ -162,10 +169,12 @@ class OwnedLeases:
             if table.is_owned(key.shard, self._worker, key.epoch):
                 self._epochs[key.shard] = key.epoch
             del self._prepared[key], self._sent_at[key]
+        taken_over = begun.keys() & {key.shard for key in self._taken_over.intersection(settled)}
+        self._taken_over -= set(settled)
         for shard, lease in table.leases.items():
             if lease.owner == self._worker and self._epochs.get(shard) != lease.epoch:
                 raise ImpossibleStateError(f"{self._worker} has {shard} since {lease.epoch} and did not prepare it")
-        return LeaseChanges(begun, lost)
+        return LeaseChanges(begun, lost, taken_over)
 
     def _has_ended(self, shard: str) -> bool:
         stored = self._committed.get(PositionKey(shard, self._epochs[shard]))

@@ -14,8 +14,8 @@ from .planning.group_watermark import ShardWatermark
 class ShardReaders(Protocol):
     """Reads the shards that it was told to begin, until they are stopped or dropped."""
 
-    def begin(self, shard: str, state: ShardState) -> None:
-        """Read a shard from this state on."""
+    def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
+        """Read a shard from this state on. `is_taken_over`: another worker has had it, and the shard was not idle there."""
         ...
 
     async def stop(self, shards: Collection[str]) -> None:

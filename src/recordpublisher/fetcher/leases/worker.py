@@ -189,8 +189,10 @@ class Worker:
         self._counts.sealed += len(view.unsealed) - len(sealed.unsealed)
         view = sealed
         if self._giver.is_leaving or self.name not in view.members:
+            self._counts.withheld = {}
             return False
         plan = view.plan()
+        self._counts.withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
         may_have_taken = await self._taker.take(view, plan)
         self._counts.observe_unowned(self._taker.free_seconds)
         if may_have_taken:
@@ -222,7 +224,8 @@ class Worker:
         self._readers.drop(changes.lost)
         if not self._giver.is_leaving:
             for shard, stored in changes.begun.items():
-                self._readers.begin(shard, stored.state)
+                is_taken_over = shard in changes.taken_over and not stored.is_idle
+                self._readers.begin(shard, stored.state, is_taken_over=is_taken_over)
             if self.name in table.drained:
                 log.info("worker %s was asked to leave its group", self.name)
                 self._on_drain()

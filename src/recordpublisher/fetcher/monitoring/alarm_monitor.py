@@ -1,4 +1,4 @@
-"""AlarmMonitor: checks periodically for unread shards, a stalled global watermark and an unreachable tracker, and raises alarms (A2)."""
+"""AlarmMonitor: looks for unread and withheld shards, a watermark that stalls and an unreachable tracker, and raises alarms (A2)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
+from ..leases.lease_counts import LeaseCounts
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
@@ -15,6 +16,7 @@ from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import blocked_by, last_response
 from .stuck_shard_detector import StuckShardDetector
 from .unread_records_check import UnreadRecordsCheck
+from .withheld_shards import WithheldShards
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -39,6 +41,7 @@ class AlarmMonitor:
         table: ShardTable,
         alignment: Alignment,
         emitted: EmittedCounter,
+        leases: LeaseCounts,
     ) -> None:
         self._dependencies = dependencies
         self._table = table
@@ -51,6 +54,7 @@ class AlarmMonitor:
         self._unread_shards = StuckShardDetector(interval_ms, max_gap)
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
+        self._withheld = WithheldShards(leases, interval_ms, max_gap)
         self.observer = UnreadRecordsCheck(dependencies, table, max_gap)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
 
@@ -70,8 +74,9 @@ class AlarmMonitor:
 
     async def _check(self) -> None:
         observations = await self.observer.observe_all(self._blocked_by())
-        unread = self._unread_shards.update(observations, self._dependencies.clock.monotonic())
-        self.active_alarms.update([*unread, *self._watermark_alarms(), *self._tracker_alarms()])
+        now = self._dependencies.clock.monotonic()
+        unread, withheld = self._unread_shards.update(observations, now), self._withheld.alarms(now)
+        self.active_alarms.update([*unread, *withheld, *self._watermark_alarms(), *self._tracker_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
         """A stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""

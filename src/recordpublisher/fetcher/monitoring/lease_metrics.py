@@ -35,6 +35,20 @@ LEASE_METRICS: tuple[Metric[SubtaskView], ...] = (
         lambda view: view.leases.replaced,
     ),
     Metric(
+        "inFlightWhenReplaced",
+        MetricType.COUNTER,
+        "records",
+        "ELASTIC: records that the sink was writing when this process learned that its worker was replaced: others may write them too",
+        lambda view: view.leases.in_flight,
+    ),
+    Metric(
+        "withheldShards",
+        MetricType.GAUGE,
+        "shards",
+        "ELASTIC: shards that another worker should have given up and has not, although it sends heartbeats; one process counts them",
+        lambda view: sum(map(len, view.leases.withheld.values())),
+    ),
+    Metric(
         "unownedShards",
         MetricType.GAUGE,
         "shards",

@@ -138,6 +138,13 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         lambda view: sum(entry.late_after_idle for entry in view.entries),
     ),
     Metric(
+        "lateAfterTakeover",
+        COUNTER,
+        "records",
+        "ELASTIC: below the global watermark because a worker was sealed: what it had not stored is read again, and written",
+        lambda view: sum(entry.late_after_takeover for entry in view.entries),
+    ),
+    Metric(
         "alarms",
         GAUGE,
         "alarms",
@@ -248,6 +255,13 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         "records",
         "below the global watermark when written, although not late in their shard",
         lambda view: view.entry.late_after_idle,
+    ),
+    Metric(
+        "lateAfterTakeover",
+        COUNTER,
+        "records",
+        "ELASTIC: the same, of a shard whose worker was sealed before it had stored its position",
+        lambda view: view.entry.late_after_takeover,
     ),
     Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.held_since is not None),
     Metric("heldMs", COUNTER, "ms", "held back by alignment so far", lambda view: view.held_ms),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
@@ -80,7 +80,7 @@ class SubtaskView:
     retention: RetentionPeriods
     suspension: SuspensionDetector
     checkpoints: CheckpointTimes
-    leases: LeaseCounts = field(default_factory=LeaseCounts)
+    leases: LeaseCounts
 
     @property
     def entries(self) -> list[ShardEntry]:

@@ -68,6 +68,8 @@ class Emitter:
         """Held around every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
+        self.records_in_write = 0
+        """In the call of the sink's `write` that is going on."""
         self.write_gate: WriteGate | None = None
         """Asked before each write, where shards move between processes."""
 
@@ -135,9 +137,11 @@ class Emitter:
                 if batch.poisoned:
                     await self._handle_undeserialized(batch)
                 if len(batch):
+                    self.records_in_write = len(batch)
                     await self._sink.write(batch)
+                    self.records_in_write = 0
                 entry.is_writing = False
-                entry.late_after_idle += late
+                entry.count_late(late)
                 entry.advance(batch, self._clock.now_ms())
             self.records += len(batch)
             if self.write_gate is not None and not self.write_gate.has(entry):

@@ -58,6 +58,7 @@ class ShardEntry:
     - `reading_finished`: a bounded run needs no more reads of the shard.
     - `awaits_child_takeover`: the shard ended, and a child has no reader yet (W5).
     - `is_excluded`: so far behind that watermarks do not wait for it (W12).
+    - `taken_over_below`: the global watermark when the shard was taken over from another process (epoch ms), below which it may begin (E8).
     - `progress`: how far it was read.
     - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.
     """
@@ -91,6 +92,8 @@ class ShardEntry:
     owned_since_ms: int | None = None
     last_read_ms: int | None = None
     late_after_idle: int = 0
+    late_after_takeover: int = 0
+    taken_over_below: int | None = None
     progress: ReadProgress = field(default_factory=ReadProgress)
     metrics: ShardMetrics = field(default_factory=ShardMetrics)
 
@@ -160,6 +163,14 @@ class ShardEntry:
         self.offset = 0
         self.queued_bytes -= head.held_bytes
         return part, head.held_bytes
+
+    def count_late(self, records: int) -> None:
+        """Count records of a batch that is below the global watermark, before `advance`."""
+        watermark, limit = self.state.watermark, self.taken_over_below
+        if limit is not None and (watermark is None or watermark < limit):
+            self.late_after_takeover += records
+        else:
+            self.late_after_idle += records
 
     def advance(self, batch: RecordBatch, now_ms: int) -> None:
         """Move the position behind a batch that was written. Emitting and advancing are one step (S1)."""

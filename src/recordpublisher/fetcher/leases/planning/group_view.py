@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..documents.lease_table import LeaseTable
@@ -63,8 +63,29 @@ class GroupView:
                 owners[shard] = lease.owner
         return balanced_owners(owners, {shard: weight(self.load_level(shard)) for shard in owners}, members)
 
+    def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
+        """The shards, by worker, that it should have given up and has not, although it sends heartbeats (E5).
+
+        Those that another worker should have by the plan, and all shards of one that is leaving or was asked to leave. Only those that
+        `reporter` has to report: of all workers that could see it, one does.
+        """
+        found: dict[str, list[str]] = {}
+        members, unsealed = self.members, self.unsealed
+        for shard, lease in self.table.leases.items():
+            owner = lease.owner
+            if owner is None or owner not in unsealed or reporter != _first_besides(owner, members):
+                continue
+            is_due = owner not in members or plan.get(shard, owner) != owner
+            if is_due and not lease.ended and not self.is_free(shard):
+                found.setdefault(owner, []).append(shard)
+        return found
+
     def load_level(self, shard: str) -> int:
         """The load level that the owner of the shard states."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.loads.get(shard, 0)
+
+
+def _first_besides(worker: str, members: Iterable[str]) -> str | None:
+    return next((each for each in members if each != worker), None)

@@ -1,0 +1,73 @@
+"""E8: records that are late because a worker was sealed are counted and written; those of a shard that moves in order are not late."""
+
+import asyncio
+
+from recordpublisher.testing import run_virtual
+
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+
+NEVER = 3_600_000
+
+
+def late(process):
+    metrics = process.fetcher.metrics()["subtask"]
+    return metrics["lateAfterTakeover"], metrics["lateAfterIdle"]
+
+
+def late_after(end_first, **properties):
+    """Two processes write 10 records of each of two shards, one of them ends; what the other one counts."""
+
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first, second = await group.join_two(**properties)
+        (moved,) = first.shards
+        for _ in range(2):
+            group.send()
+            await group.wait_until_all_is_written()
+            await asyncio.sleep(DURATION)  # heartbeats and looks: the watermark of the group has risen
+        assert second.fetcher.metrics()["subtask"]["globalWatermark"] == 9
+        await end_first(first)
+        await group.wait_until(lambda: moved in second.shards)
+        await asyncio.sleep(DURATION)
+        group.send()
+        await group.wait_until_all_is_written()
+        counted = late(second), second.fetcher.metrics()["shards"][f"s/{moved}"]["lateAfterTakeover"]
+        await second.stop()
+        return counted, group.rows.count((moved, 0))
+
+    return run_virtual(story())
+
+
+def test_what_a_killed_worker_had_not_stored_is_late_and_written_again():
+    counted, written = late_after(lambda first: first.kill(), **{"flink.state.checkpoint.interval": NEVER})
+    assert written == 2
+    assert counted == ((9, 0), 9)  # the record at the watermark is not late
+
+
+def test_a_shard_that_moves_with_its_last_position_has_no_late_record():
+    counted, written = late_after(lambda first: first.stop())
+    assert written == 1
+    assert counted == ((0, 0), 0)
+
+
+def test_a_shard_that_was_idle_when_its_worker_died_is_late_after_idleness():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        idle = {"flink.shard.idle.interval": 10_000}
+        first, second = await group.join_two(**idle)
+        moved, kept = (next(iter(each.shards)) for each in (first, second))
+        source = group.source.shards
+        source[f"s/{moved}"].put(0)
+        for time in range(20):  # the one that moves is idle, and stored as such
+            source[f"s/{kept}"].put(time)
+            await asyncio.sleep(3)
+        assert second.fetcher.metrics()["subtask"]["globalWatermark"] > 10
+        await first.kill()
+        await group.wait_until(lambda: moved in second.shards)
+        source[f"s/{moved}"].put(3, 4)
+        await group.wait_until(lambda: (moved, 4) in group.rows)
+        counted = late(second)
+        await second.stop()
+        return counted
+
+    assert run_virtual(story()) == (0, 2)
