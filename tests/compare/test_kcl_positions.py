@@ -48,17 +48,18 @@ def checkpoints(dynamodb, table):
     return {row["leaseKey"]["S"]: row["checkpoint"]["S"] for row in rows if "checkpoint" in row}
 
 
-def read_by_job(properties):
+def read_by_job(properties, count):
     async def run():
         sink = rp.MemorySink()
         async with rp.DataFetcher(["orders"], properties, sink=sink) as fetcher:
-            await fetcher.run_bounded(stop_at_tip=True, max_time=300)
+            await fetcher.run_bounded(max_records=count, max_time=300)
         return [int(record.data) for record in sink.records]
 
     return asyncio.run(run())
 
 
-def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path):
+@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path, assignment):
     require("mvn")
     java = java_command(copied("kcl", tmp_path), "Work.java")
     with serve_in_thread(streams={"orders": 2}, http2=True) as endpoint, serve_moto() as moto:
@@ -73,6 +74,7 @@ def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path
             "flink.stream.initpos": "TRIM_HORIZON",
             "flink.state.uri": str(tmp_path / "state"),
             "flink.state.endpoint": moto,
+            "flink.shard.assignment": assignment,
         }
         job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
         move = (str(job), "--apply", "--watch", "5")
@@ -91,7 +93,7 @@ def test_every_record_is_read_once_by_the_kcl_the_job_and_the_kcl_again(tmp_path
         assert done.returncode == 0, done.stderr
 
         records.put()
-        found += read_by_job(rp.Properties(given))
+        found += read_by_job(rp.Properties(given), len(records.numbers) - len(found))
         assert sorted(found) == records.numbers
         done = command("positions", "export", *move, "--to", "kcl:fan-out")
         assert done.returncode == 0, done.stderr

@@ -59,6 +59,13 @@ def test_an_end_names_the_children_and_they_have_leases_too():
     assert [each.written.hash_range for each in found[1:]] == [child.hash_range for child in CHILDREN]
 
 
+@pytest.mark.parametrize(("checkpoint", "written"), [("17", ["SHARD_END"]), ("SHARD_END", [])])
+def test_a_lease_whose_shard_the_job_has_ended_and_forgotten_gets_its_end(checkpoint, written):
+    states = {"orders/shard-2": ShardState(TRIM_HORIZON, SequenceNumber("18"), parents=("shard-1",))}
+    found = exported(states, [PARENT, *CHILDREN], rows=[KclLease("shard-1", checkpoint, 3)])
+    assert [str(each.written) for each in found if each.written.key == "shard-1"] == written
+
+
 def test_an_ancestor_that_ended_long_ago_gets_no_lease():
     states = {child.key: ShardState(TRIM_HORIZON, SequenceNumber("17")) for child in CHILDREN}
     assert sorted(checkpoints(states, [PARENT, *CHILDREN])) == ["shard-2", "shard-3"]

@@ -1,67 +1,17 @@
 """A job's positions moved from the KCL and back: every record once; and what is refused."""
 
 import asyncio
-import contextlib
+import functools
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.positions.job_positions import JobPositions
-from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-from recordpublisher.publishers.kinesis.listing import parse_shard
 
 from fakes.kcl.lease_table import KclTable, lease_item
+from fakes.kcl.moves import SHARDS, Mover, put_numbers
 from fakes.kcl.worker import KclWorker
-from servers.kpl_aggregates import aggregate
 
-SHARDS = ["shardId-000000000000", "shardId-000000000001"]
 LEADER = {"leaseKey": {"S": "Leader"}, "entityType": {"S": "LEADER"}}
-
-
-class Listing:
-    """Lists shards by a boto3 client."""
-
-    def __init__(self, kinesis):
-        self.kinesis = kinesis
-
-    async def list_shards(self, stream, after=None):
-        return [parse_shard(shard, stream, None) for shard in self.kinesis.list_shards(StreamName=stream)["Shards"]]
-
-    async def server_time_ms(self, stream):
-        return 1_700_000_000_000
-
-
-class Mover:
-    """Plans and applies transfers between the job and a table. `pause` runs between the two looks."""
-
-    def __init__(self, job, kinesis):
-        self.job, self.kinesis = job, kinesis
-
-    @contextlib.asynccontextmanager
-    async def transfer(self, table, pause, is_forced):
-        async def watch(seconds):
-            assert seconds == 20
-            await asyncio.to_thread(pause)
-
-        stream = self.job["flink.streams"]
-        positions = JobPositions(self.job)
-        async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(positions.close)
-            yield KclTransfer(positions, table, Listing(self.kinesis), [stream], self.job, 20, is_forced, pause=watch)
-
-    def plan(self, direction, table, pause=lambda: None, is_forced=False, before_apply=None):
-        async def run():
-            async with self.transfer(table, pause, is_forced) as moving:
-                plan = await (moving.plan_import() if direction == "import" else moving.plan_export())
-                if before_apply is not None:
-                    before_apply()
-                    await (moving.apply_import(plan) if direction == "import" else moving.apply_export(plan))
-                return plan
-
-        return asyncio.run(run())
-
-    def move(self, direction, table, is_forced=False, before_apply=lambda: None):
-        return self.plan(direction, table, is_forced=is_forced, before_apply=before_apply)
 
 
 @pytest.fixture
@@ -79,16 +29,7 @@ def table():
 def put(endpoint, stream):
     """Puts numbers: in each shard an aggregate of five, then single records."""
 
-    def put(numbers):
-        model, numbers = endpoint.endpoint.stream(stream), list(numbers)
-        for half in (0, 1):
-            own, hash_key = numbers[half::2], half * 2**127
-            together = aggregate(*[(f"k{number}", b"%d" % number, str(hash_key)) for number in own[:5]])
-            for data in (together, *(b"%d" % number for number in own[5:])):
-                endpoint.call(model.put, data, "key", hash_key)
-        return numbers
-
-    return put
+    return functools.partial(put_numbers, endpoint, stream)
 
 
 def run_job(job):

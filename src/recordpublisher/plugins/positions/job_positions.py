@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.takeover.first_group import store_as_group
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, SINK, STATE_URI
+from recordpublisher.publishers.properties.table import LEASE_DURATION, SHARD_ASSIGNMENT, SINK, STATE_URI
 
 from ..host.build_from_properties import build_sink, build_state_store
 from ..host.manager import load_registry
@@ -65,6 +67,19 @@ class JobPositions:
         store = None if self._is_missing_folder() else self._opened_store()
         in_store = [] if store is None else await _stored(store, self._sink)
         return StoredPositions(merge_snapshots(in_sink or []), merge_snapshots(in_store))
+
+    async def heartbeats(self) -> Mapping[str, int]:
+        """The number of the last heartbeat of each worker of the job's group that nobody has sealed. Raises: StateError."""
+        store = None if self._is_missing_folder() else self._opened_store()
+        if not isinstance(store, ConditionalStateStore):
+            return {}
+        records = await GroupStore(store.conditional_store).read_records()
+        return {worker: each.document.beat for worker, each in records.items() if not each.document.is_sealed}
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Between two heartbeats of a worker, at most."""
+        return LeaseSettings(self._properties.value(LEASE_DURATION) / 1000).interval
 
     def check_writable(self) -> None:
         """Raises: ConfigurationError when there is no state store to write to."""

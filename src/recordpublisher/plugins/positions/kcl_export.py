@@ -23,10 +23,10 @@ def leases_from_states(
     restored: RestoredState,
     listed: Sequence[Shard],
     start: StartingPosition,
-    rows: Iterable[KclLease],
+    rows: Sequence[KclLease],
     streams: Sequence[str],
 ) -> list[ExportedRow[KclLease]]:
-    """The lease of each listed shard that is to be read, and of those that the job has ended and not forgotten.
+    """The lease of each listed shard that is to be read, and of those that ended in the job and not in the table.
 
     Raises: StateError when the rows do not name the streams and the job has several, or for a position that the KCL cannot hold.
     """
@@ -38,8 +38,8 @@ def leases_from_states(
     exported = []
     for shard in listed:
         state = states[shard.key]
-        if state.ended and shard.key not in restored.shards:
-            continue  # an ancestor that ended long ago: the KCL has deleted such a lease
+        if state.ended and shard.key not in restored.shards and not _is_open(rows, shard):
+            continue  # an ancestor that ended long ago: the KCL has deleted such a lease, or knows its end
         checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
         children = tuple(child.shard_id for child in children_of(shard, listed)) if state.ended else ()
         lease = KclLease(
@@ -53,6 +53,12 @@ def leases_from_states(
         )
         exported.append(ExportedRow(shard.key, lease, replaced.get(lease.key), _note(state, checkpoint)))
     return sorted(exported, key=lambda each: each.shard)
+
+
+def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
+    """Whether the KCL would read on a shard that it has left to the job: its lease has not ended."""
+    own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
+    return any(row.checkpoint != SHARD_END for row in own)
 
 
 def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeVar
 
@@ -24,6 +24,8 @@ from recordpublisher.publishers.shards import Shard
 from .job_positions import JobPositions, StoredPositions
 from .plans import ExportedRow, ImportedPosition, R, imported_states
 
+HEARTBEATS_WATCHED = 2
+"""A heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -66,10 +68,10 @@ class PositionTransfer(ABC, Generic[R]):
         """What the job would start from. Raises: StateError when the other client is running, or when the job has positions."""
         self.job.check_writable()
         check_unused(await self.job.load(), self.is_forced)
-        before = await self._read_rows()
-        await self.pause(self.watch_seconds)
+        before, heartbeats = await self._read_rows(), await self._pause_for_heartbeats()
         rows = await self._read_rows()
         self._check_stopped(before, rows)
+        await self._check_heartbeats(heartbeats)
         return await self._imported(rows, initial_position(self.properties))
 
     async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
@@ -81,9 +83,10 @@ class PositionTransfer(ABC, Generic[R]):
         before, rows_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
             raise StateError("the job has stored no positions: are these its properties?")
-        await self.pause(self.watch_seconds)
+        heartbeats = await self._pause_for_heartbeats()
         restored, rows = (await self.job.load()).merged, await self.table.read() or []
         self._check_stopped(rows_before, rows)
+        await self._check_heartbeats(heartbeats)
         if restored != before and not self.is_forced:
             raise StateError("the job is running: its positions have changed. Stop it first; --force goes on")
         plan = await self._exported(restored, rows, initial_position(self.properties))
@@ -132,6 +135,20 @@ class PositionTransfer(ABC, Generic[R]):
             owners = sorted({row.owner or "nobody" for row in renewed})
             within = f"{len(renewed)} {self.rows_are} of {self.table.place} changed within {self.watch_seconds:g} s"
             raise StateError(self._running(f"{within}, owned by {', '.join(owners)}"))
+
+    async def _pause_for_heartbeats(self) -> Mapping[str, int]:
+        """Pause between the two looks; returns the heartbeats before. A group on a quiet stream changes nothing else."""
+        before = await self.job.heartbeats()
+        await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
+        return before
+
+    async def _check_heartbeats(self, before: Mapping[str, int]) -> None:
+        after = await self.job.heartbeats()
+        live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
+        if live and not self.is_forced:
+            raise StateError(
+                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. Stop it first; --force goes on"
+            )
 
     async def _list(self, stream: str) -> list[Shard]:
         return await self._retried(lambda: self.service.list_shards(stream))
