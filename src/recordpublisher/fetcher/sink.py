@@ -56,12 +56,16 @@ class SinkContext:
 class Checkpoint:
     """`state` covers exactly the writes that have returned (S1). A transactional sink stores it together with its rows (S6).
 
-    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. The job's last checkpoint
-    and one that the user takes are never partial.
+    `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. One that the user takes is
+    never partial, nor is the job's last one with a fixed number of subtasks.
+
+    `stopped`: with ELASTIC assignment, the shards that this process gives up: no write of theirs follows. They are given up when `flush`
+    has returned their newest state, for each shard on its own.
     """
 
     state: State
     may_be_partial: bool = False
+    stopped: Collection[str] = ()
 
 
 class Sink(ABC):
@@ -124,7 +128,8 @@ class Sink(ABC):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything written is durable; raise when it is not (S6). Default: nothing.
 
-        May return the state to store in place of `checkpoint.state`: one that covers only what is durable, if `may_be_partial`.
+        May return the state to store in place of `checkpoint.state`: one that covers only what is durable, if `may_be_partial`. For each
+        shard it has the entry of this or of an earlier checkpoint, or none if nothing is durable since the shard is read here.
         Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
         """
         return None

@@ -13,7 +13,15 @@ RECORDS, ROUNDS = 200_000, 3
 
 
 @pytest.mark.parametrize("kind", ["at_once", "suspended"])
-@pytest.mark.parametrize(("how", "name", "at_most"), [("PER_KEY", "", 3.0), ("timeout", " with a time-out,", 4.0)])
+@pytest.mark.parametrize(
+    ("how", "name", "at_most"),
+    [
+        ("PER_KEY", "", 3.0),
+        ("timeout", " with a time-out,", 4.0),
+        ("group", " in a group,", 3.0),
+        ("group-timeout", " in a group with a time-out,", 4.0),
+    ],
+)
 def test_cpu_added_to_a_handler(table, kind, how, name, at_most):
     added = []
     for _ in range(ROUNDS):

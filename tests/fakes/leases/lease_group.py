@@ -15,6 +15,7 @@ from recordpublisher.fetcher.leases.documents.position_part import StoredPositio
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
+from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -99,9 +100,9 @@ class HandReaders:
             self.positions.pop(shard, None)
 
     @asynccontextmanager
-    async def checkpoint(self) -> AsyncIterator[dict[str, StoredPosition]]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         await asyncio.sleep(FLUSH_SECONDS)
-        yield {shard: self._stored(shard) for shard in self.positions}
+        yield ReadPositions({shard: self._stored(shard) for shard in self.positions})
 
     def watermarks(self) -> dict[str, ShardWatermark]:
         return {shard: ShardWatermark(position) for shard, position in self.positions.items()}

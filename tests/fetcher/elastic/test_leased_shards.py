@@ -33,7 +33,7 @@ async def fetcher_without_group(records=25, **properties):
 
 async def positions_of(leased):
     async with leased.checkpoint() as positions:
-        return positions
+        return positions.stored
 
 
 async def wait_for_a_write(group, process, key="s/shard-0"):
@@ -81,7 +81,11 @@ async def take_the_shard_away_during_a_flush(take_away):
     """A batch waits for the end of a flush; meanwhile its shard is stopped or dropped. Returns how many records are written."""
     async with fetcher_without_group(**WITHOUT_WATERMARKS) as (group, process, leased):
         flushed = asyncio.Event()
-        process.sink.flush = lambda checkpoint: flushed.wait()
+
+        async def flush(checkpoint):
+            await flushed.wait()
+
+        process.sink.flush = flush
         leased.begin("s/shard-0", START)
         await wait_for_a_write(group, process)
         checkpoint = asyncio.create_task(positions_of(leased))
@@ -230,3 +234,68 @@ def test_the_load_of_a_shard_that_is_held_for_long_follows_its_traffic():
     assert 950 < quiet < 1_050
     assert 75_000 < busy < 83_000
     assert 950 < quiet_again < 1_200
+
+
+class PartialSink:
+    """Confirms, of each shard, the entry that it got first."""
+
+    def __init__(self):
+        self.first = {}
+
+    async def flush(self, checkpoint):
+        for key, entry in checkpoint.state["shards"].items():
+            self.first.setdefault(key, entry)
+        return {**checkpoint.state, "shards": self.first}
+
+
+async def partial_positions(leased):
+    async with leased.checkpoint(may_be_partial=True) as positions:
+        return positions
+
+
+def test_a_position_that_the_sink_has_from_an_earlier_lease_of_the_shard_does_not_count():
+    async def story():
+        async with fetcher_without_group() as (group, process, leased):
+            process.sink.flush = PartialSink().flush
+            leased.begin("s/shard-0", START)
+            first = await partial_positions(leased)
+            await wait_for_a_write(group, process)
+            second = await partial_positions(leased)
+            leased.drop(["s/shard-0"])
+            leased.begin("s/shard-0", START)
+            return first, second, await partial_positions(leased)
+
+    first, second, third = run_virtual(story())
+    assert (first.stored["s/shard-0"].state, first.unfinished) == (START, set())
+    assert (second.stored["s/shard-0"].state, second.unfinished) == (START, {"s/shard-0"})
+    assert (third.stored, third.unfinished) == ({}, {"s/shard-0"})
+
+
+class CountingClock(VirtualClock):
+    """Counts how often the time is asked for."""
+
+    asked = 0
+
+    def monotonic(self):
+        self.asked += 1
+        return super().monotonic()
+
+
+def test_a_permission_holds_for_a_millisecond_and_not_after_the_process_was_stopped():
+    async def story():
+        async with fetcher_without_group() as (_, _, leased):
+            loop, clock = asyncio.get_running_loop(), CountingClock()
+            leased.permission = WritePermission(clock, 30)
+            before = leased.may_write_now()
+            leased.permission.confirm(leased.permission.send_time())
+            clock.asked = 0
+            given = [leased.may_write_now() for _ in range(100)]
+            asked = clock.asked
+            loop.suspend(600)
+            after = leased.may_write_now()
+            leased.permission.confirm(leased.permission.send_time())
+            again = leased.may_write_now()
+            leased.permission = WritePermission(clock, 30)
+            return before, all(given), asked, after, again, leased.may_write_now()
+
+    assert run_virtual(story()) == (False, True, 1, False, True, False)

@@ -12,11 +12,13 @@ TEXT = "a worker of the group sends heartbeats and does not give up shards that 
 
 
 class StuckSink(RecordingSink):
-    """Its writes return when the test says so."""
+    """Its writes return when the test says so; `free` ones at once."""
 
-    def __init__(self):
+    def __init__(self, *, free=False):
         super().__init__()
         self.may_return = asyncio.Event()
+        if free:
+            self.may_return.set()
         self.is_stuck = False
 
     async def write(self, batch):
@@ -31,7 +33,7 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
         first = await group.join(sink=sink, **ALARMS)
         group.send()
         await group.wait_until(lambda: sink.is_stuck)
-        others = [await group.join(**ALARMS) for _ in range(2)]
+        others = [await group.join(sink=StuckSink(free=True), **ALARMS) for _ in range(2)]
         await asyncio.sleep(30)
         counted = [each.fetcher.metrics()["subtask"]["withheldShards"] for each in others]
         assert TEXT not in caplog.text
@@ -55,7 +57,8 @@ def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_wo
 def test_a_worker_that_leaves_and_does_not_come_to_its_end_is_an_alarm(caplog):
     async def story():
         group, sink = ElasticProcesses(shards=4), StuckSink()
-        first, second = await group.join(sink=sink, **ALARMS), await group.join(**ALARMS)
+        first = await group.join(sink=sink, **ALARMS)
+        second = await group.join(sink=StuckSink(free=True), **ALARMS)
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 2)
         group.send()
         first.fetcher.stop()
@@ -89,7 +92,7 @@ def test_a_group_that_shares_its_shards_raises_no_alarm(caplog):
 def test_the_write_that_was_going_on_when_a_process_learned_that_it_was_replaced_is_counted():
     async def story():
         group, sink = ElasticProcesses(shards=2), StuckSink()
-        first, second = await group.join(sink=sink), await group.join()
+        first, second = await group.join(sink=sink), await group.join(sink=StuckSink(free=True))
         await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
         group.send(5)
         await group.wait_until(lambda: sink.is_stuck)

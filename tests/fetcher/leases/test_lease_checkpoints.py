@@ -8,6 +8,7 @@ from recordpublisher.fetcher.leases.documents.position_part import PositionKey, 
 from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
 from recordpublisher.fetcher.leases.position_store import PositionStore
+from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
@@ -24,11 +25,11 @@ class Readers:
         self.is_held = False
 
     @asynccontextmanager
-    async def checkpoint(self):
+    async def checkpoint(self, *, may_be_partial):
         await asyncio.sleep(0)
         self.on_checkpoint()
         self.is_held = True
-        yield {"t/a": at(7), "t/b": at(7)}
+        yield ReadPositions({"t/a": at(7), "t/b": at(7)})
         self.is_held = False
 
 
@@ -63,7 +64,7 @@ A, B = PositionKey("t/a", 2), PositionKey("t/b", 3)
 
 async def test_a_checkpoint_commits_the_rows_of_its_leases_while_the_sink_is_held_back():
     _, _, positions, checkpoints = worker()
-    await checkpoints.take_checkpoint()
+    await checkpoints.take_checkpoint(may_be_partial=False)
     assert positions.commits == [({A: at(7), B: at(2)}, {"t/a"}, True)]
 
 
@@ -78,7 +79,7 @@ async def test_rows_of_a_shard_that_began_after_the_checkpoint_wait_for_the_next
     taken = LeaseTable(3, leases={"t/a": Lease("me", 2), "t/b": Lease("me", 3)})
     readers.on_checkpoint = lambda: owned.apply(taken)
     await checkpoints.store_prepared()
-    await checkpoints.take_checkpoint()
+    await checkpoints.take_checkpoint(may_be_partial=False)
     assert positions.commits[-1] == ({A: at(7), B: at(2)}, {"t/a"}, True)
-    await checkpoints.take_checkpoint()
+    await checkpoints.take_checkpoint(may_be_partial=False)
     assert positions.commits[-1] == ({A: at(7), B: at(7)}, {"t/a", "t/b"}, True)

@@ -5,6 +5,7 @@ import pytest
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable, ShardEnd
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -37,7 +38,7 @@ def commit(leases, positions):
 
 def take_checkpoint(leases, **positions):
     current = {f"t/{shard}": each for shard, each in positions.items()}
-    commit(leases, leases.positions(leases.checkpoint_scope(), current))
+    commit(leases, leases.positions(leases.checkpoint_scope(), ReadPositions(current)))
 
 
 def test_a_prepared_shard_begins_when_the_table_says_so_whatever_the_answer_said():
@@ -83,7 +84,7 @@ def test_a_shard_that_was_never_prepared_cannot_be_owned(owned):
 def test_a_stopped_shard_is_released_when_its_last_position_is_stored(owned):
     owned.stop({"t/a": 5})
     assert owned.released == {}
-    positions = owned.positions(owned.checkpoint_scope(), {"t/a": at(12)})
+    positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": at(12)}))
     owned.on_commit(positions)
     assert owned.released == {}
     owned.on_committed(positions)
@@ -107,7 +108,7 @@ def test_a_shard_that_is_lost_while_its_reader_stops_is_not_stopped(owned):
 def test_a_checkpoint_that_began_before_the_stop_does_not_have_the_last_position(owned):
     scope = owned.checkpoint_scope()
     owned.stop({"t/a": 5})
-    commit(owned, owned.positions(scope, {"t/a": at(11)}))
+    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(11)})))
     assert owned.released == {}
     take_checkpoint(owned, a=at(12))
     assert owned.released == {"t/a": 5}
@@ -130,12 +131,12 @@ def test_a_checkpoint_has_no_position_of_an_earlier_lease_of_the_shard(owned):
     owned.prepare("t/a", 8, at(20))
     commit(owned, owned.positions_with_prepared())
     owned.apply(table(9, a=("me", 9)))
-    assert owned.positions(scope, {"t/a": at(11)}) == {PositionKey("t/a", 9): at(20)}
+    assert owned.positions(scope, ReadPositions({"t/a": at(11)})) == {PositionKey("t/a", 9): at(20)}
     assert owned.covered(scope, {"t/a"}) == set()
 
 
 def test_nothing_older_is_stored_after_a_commit_whose_outcome_is_unknown(owned):
-    owned.on_commit(owned.positions(owned.checkpoint_scope(), {"t/a": at(15)}))
+    owned.on_commit(owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": at(15)})))
     assert owned.positions_with_prepared() == {PositionKey("t/a", 5): at(15)}
 
 
@@ -143,9 +144,28 @@ def test_an_end_is_known_when_it_is_stored_with_its_children(owned):  # E7
     take_checkpoint(owned, a=at(15, ended=True))
     assert owned.ends == {}
     ended = at(15, ended=True, children=["t/b", "t/c"])
-    positions = owned.positions(owned.checkpoint_scope(), {"t/a": ended})
+    positions = owned.positions(owned.checkpoint_scope(), ReadPositions({"t/a": ended}))
     owned.on_commit(positions)
     assert owned.ends == {}
     owned.on_committed(positions)
     assert owned.ends == {"t/a": ShardEnd(15, {"t/b": ("t/a",), "t/c": ("t/a",)})}
     assert owned.reading == set()
+
+
+def test_a_stopped_shard_is_released_when_the_sink_is_done_with_it(owned):
+    owned.stop({"t/a": 5})
+    scope, key = owned.checkpoint_scope(), PositionKey("t/a", 5)
+    assert owned.positions(scope, ReadPositions({"t/a": at(11)}, {"t/a"})) == {key: at(11)}
+    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(11)}, {"t/a"})))
+    assert (owned.released, owned.unfinished) == ({}, {"t/a"})
+    commit(owned, owned.positions(scope, ReadPositions({}, {"t/a"})))
+    assert (owned.released, owned.unfinished) == ({}, {"t/a"})
+    commit(owned, owned.positions(scope, ReadPositions({"t/a": at(12)})))
+    assert (owned.released, owned.unfinished) == ({"t/a": 5}, set())
+
+
+def test_a_stopped_shard_that_is_lost_is_waited_for_no_more(owned):
+    owned.stop({"t/a": 5})
+    commit(owned, owned.positions(owned.checkpoint_scope(), ReadPositions({}, {"t/a"})))
+    owned.apply(table(6, a=("other", 6)))
+    assert owned.unfinished == set()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
 from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.planning.shard_loads import LoadRate
+from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -75,10 +76,10 @@ class SimulatedReaders:
             self._readers.pop(shard, None)
 
     @asynccontextmanager
-    async def checkpoint(self) -> AsyncIterator[Mapping[str, StoredPosition]]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
         await asyncio.sleep(self._random.choice([0.0, 0.1, 0.1, 2.0]) * self._random.random())
-        yield positions
+        yield ReadPositions(positions)
 
     @property
     def is_held(self) -> bool:

@@ -106,8 +106,7 @@ class ElasticFetcher(SubtaskFetcher):
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then store how far each shard was emitted (S6). Raises: FencedError, StateError, SinkError."""
-        with self._snapshotter.times.measured():
-            await self._lives.checkpoint()
+        await self._checkpoint(may_be_partial=False)
         return self.snapshot()
 
     async def close(self) -> None:
@@ -157,9 +156,13 @@ class ElasticFetcher(SubtaskFetcher):
     async def _take_periodic_checkpoint(self) -> None:
         """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
         try:
-            await self.checkpoint()
+            await self._checkpoint(may_be_partial=True)
         except (StoreUnavailableError, FencedError) as error:
             log.warning("a checkpoint was not stored: %s", error)
+
+    async def _checkpoint(self, *, may_be_partial: bool) -> None:
+        with self._snapshotter.times.measured():
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
 
     async def _before_stop(self) -> None:
         """The shards are read until the others know that they may take them soon: then nobody waits for a look of theirs."""

@@ -13,6 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
 from ..leases.planning.shard_loads import LoadRate
+from ..leases.shard_readers import ReadPositions
 from ..leases.write_permission import WritePermission
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
@@ -26,9 +27,10 @@ PERMISSION_POLL_SECONDS = 0.1
 
 
 class Begun(NamedTuple):
-    """With which state a shard began here. `taken_over_below`: as in ShardEntry."""
+    """With which state a shard began here, and a number that no other lease of this process has. `taken_over_below`: as in ShardEntry."""
 
     state: ShardState
+    lease: int
     taken_over_below: int | None = None
 
 
@@ -49,11 +51,13 @@ class LeasedShards:
         self._streams = streams
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
-        """With which state each shard began here."""
         self._rates: dict[str, LoadRate] = {}
+        self._leases = 0
         self._stopped: set[str] = set()
         self.permission: WritePermission | None = None
         """Of the worker that runs now."""
+        self._given: WritePermission | None = None
+        self._given_ms = -1
         self.has_unknown = asyncio.Event()
         self.worker_positions = sink.worker_positions()
         """Of a sink that keeps positions."""
@@ -100,7 +104,8 @@ class LeasedShards:
         """Read a shard from this state on. Of one that others have read further before they were sealed, records may be late (E8)."""
         self._sink.assigned([shard])
         below = self._shards.alignment.global_watermark if is_taken_over else None
-        self._begun[shard] = Begun(state, below)
+        self._leases += 1
+        self._begun[shard] = Begun(state, self._leases, below)
         self._add(shard)
         self._shards.start_readers()
 
@@ -137,17 +142,16 @@ class LeasedShards:
         self.drop(tuple(self._begun))
 
     @asynccontextmanager
-    async def checkpoint(self) -> AsyncIterator[Mapping[str, StoredPosition]]:
+    async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
         async with self._shards.emitter.sink_lock:
             positions = {key: self._position(key) for key in self._begun}
-            state = self._snapshotter.snapshot()
-            await self._shards.bad_records.flush()
             if self.worker_positions is not None:
-                yield positions
+                await self._shards.bad_records.flush()
+                yield ReadPositions(positions)
                 return
-            await self._sink.flush(Checkpoint(state))
-        yield positions
+            found = await self._flush(positions, may_be_partial)
+        yield found
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """With what each shard counts; one that has ended counts until the lease table has its children."""
@@ -180,15 +184,43 @@ class LeasedShards:
         return False
 
     def may_write_now(self) -> bool:
-        """Whether a heartbeat was confirmed lately, and since the last suspension; for sinks that send from a queue (E4)."""
+        """Whether a heartbeat was confirmed lately, and since the last suspension; for sinks that send from a queue (E4).
+
+        A sink may ask before each record. What was given holds while the wall clock shows the same millisecond: it goes on while a process
+        is stopped or its machine sleeps, so after either the permission is asked for again.
+        """
+        now_ms = self._clock.now_ms()
+        if now_ms == self._given_ms and self.permission is self._given:
+            return True
         self._shards.suspension.check()
-        return self.permission is not None and self.permission.is_given
+        if self.permission is None or not self.permission.is_given:
+            return False
+        self._given, self._given_ms = self.permission, now_ms
+        return True
 
     def has(self, entry: ShardEntry) -> bool:
         """Whether the shard was not dropped."""
         return entry.key in self._shards.table and self._shards.table[entry.key] is entry
 
     # ---------------------------------------------------------------------------------------------------------------------------
+
+    async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> ReadPositions:
+        """Flush the sink. It may return older entries; one counts only if it is of the same lease: the shard may have been away since."""
+        shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
+        state = {**self._snapshotter.snapshot(), "shards": shards}
+        await self._shards.bad_records.flush()
+        confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
+        if confirmed is None:
+            return ReadPositions(positions)
+        found: dict[str, StoredPosition] = {}
+        for key, given in shards.items():
+            entry = confirmed["shards"].get(key)
+            if entry == given:
+                found[key] = positions[key]
+            elif entry is not None and entry.get("lease") == given["lease"]:
+                older = ShardState.from_json(entry)
+                found[key] = StoredPosition(older, positions[key].children if older.ended else {})
+        return ReadPositions(found, {key for key, given in shards.items() if confirmed["shards"].get(key) != given})
 
     def _is_read(self, key: str) -> bool:
         """Whether the shard's stream is in the list. Others keep their leases and positions (E12)."""

@@ -83,10 +83,10 @@ class WorkerLives:
         self._is_leaving = False
         self._task = start_task(self._run())
 
-    async def checkpoint(self) -> None:
-        """Store how far each shard was emitted. Raises: FencedError, StateError, errors of the sink."""
+    async def checkpoint(self, *, may_be_partial: bool) -> None:
+        """Store how far each shard was emitted, or is done with. Raises: FencedError, StateError, errors of the sink."""
         if self._worker is not None:
-            await self._worker.checkpoint()
+            await self._worker.checkpoint(may_be_partial=may_be_partial)
 
     async def announce(self) -> None:
         """Say that this process will leave, and return when the others must have seen it; at once if there are none (E5)."""

@@ -21,12 +21,12 @@ class LeaseCheckpoints:
         self._checkpoint = asyncio.Lock()
         self._commit = asyncio.Lock()
 
-    async def take_checkpoint(self) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6). Raises: FencedError, StateError."""
+    async def take_checkpoint(self, *, may_be_partial: bool) -> None:
+        """Flush the sink, then store how far each shard was emitted (S6), or is done with. Raises: FencedError, StateError."""
         async with self._checkpoint:
             scope = self._owned.checkpoint_scope()
-            async with self._readers.checkpoint() as current, self._commit:
-                await self._store(self._owned.positions(scope, current), self._owned.covered(scope, current))
+            async with self._readers.checkpoint(may_be_partial=may_be_partial) as current, self._commit:
+                await self._store(self._owned.positions(scope, current), self._owned.covered(scope, current.stored))
 
     async def store_prepared(self) -> None:
         """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from .heartbeat import Heartbeat
+from .lease_settings import HANDOVER_SECONDS
 from .owned_leases import OwnedLeases
 from .shard_readers import ShardReaders
+
+log = logging.getLogger("recordpublisher.fetcher")
+MAX_PAUSE_SECONDS = 5.0
+"""Between two checkpoints while the sink is not done with a shard. The pause grows up to this, so that a hand-over takes at most twice as
+long as the sink, and a slow one costs few writes."""
+WARN_SECONDS = 60.0
 
 
 class LeaseGiver:
     """Owns which shards are to be given up, and whether the worker is leaving.
 
-    `take_checkpoint` stores how far each shard was emitted. A shard that is stopped is not read again under the same lease.
+    `take_checkpoint` stores how far each shard was emitted, or is done with by the sink: a shard is released when that is the same. A
+    shard that is stopped is not read again under the same lease.
     """
 
     def __init__(
@@ -54,13 +64,23 @@ class LeaseGiver:
 
     async def run(self, retry: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
         """Give up what is requested, until the worker has left. `retry` repeats a round until the store answers."""
+        pause, waited = HANDOVER_SECONDS, 0.0
         while True:
-            await self._has_work.wait()
-            self._has_work.clear()
+            await self._wait_for_work(pause if self._requested else None)
             is_last = self.is_leaving  # a round that began before is about other shards
             await retry(self.give_once)
-            if is_last:
-                return
+            if not self._requested:
+                pause, waited = HANDOVER_SECONDS, 0.0
+                if is_last:
+                    return
+                continue
+            waited += pause
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            if waited >= WARN_SECONDS:
+                waited = 0.0
+                log.warning(
+                    "%s wait to be handed over: the sink is not done with their records", sorted(self._requested)
+                )
 
     async def give_once(self) -> None:
         """Give up what is requested; all shards if the worker is leaving. Raises: FencedError, StateError."""
@@ -73,4 +93,10 @@ class LeaseGiver:
         self._owned.stop(leases)
         await self._take_checkpoint()
         await self._heartbeat.write()
-        self._requested -= requested
+        self._requested -= requested - self._owned.unfinished
+
+    async def _wait_for_work(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._has_work.wait()
+        self._has_work.clear()

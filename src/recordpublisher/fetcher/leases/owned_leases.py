@@ -9,6 +9,7 @@ from recordpublisher.publishers.errors import ImpossibleStateError
 
 from .documents.lease_table import LeaseTable, ShardEnd
 from .documents.position_part import PositionKey, Positions, StoredPosition
+from .shard_readers import ReadPositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class OwnedLeases:
         self._taken_over: set[PositionKey] = set()
         self._committed: Positions = {}
         self._latest: Positions = {}
+        self._unfinished: set[str] = set()
 
     # --- what it has ---------------------------------------------------------------------------------------------------------
 
@@ -72,6 +74,11 @@ class OwnedLeases:
         }
 
     @property
+    def unfinished(self) -> set[str]:
+        """The stopped shards of which the sink had more to do at the last checkpoint."""
+        return self._unfinished & self._stopped.keys()
+
+    @property
     def ends(self) -> dict[str, ShardEnd]:
         """The shards whose end is stored, and whose children are known."""
         found = {shard: self._committed.get(PositionKey(shard, epoch)) for shard, epoch in self._epochs.items()}
@@ -87,13 +94,14 @@ class OwnedLeases:
         """To be called before the positions of a checkpoint are read."""
         return CheckpointScope(dict(self._epochs), set(self._stopped))
 
-    def positions(self, scope: CheckpointScope, current: Mapping[str, StoredPosition]) -> Positions:
+    def positions(self, scope: CheckpointScope, current: ReadPositions) -> Positions:
         """What a checkpoint stores: the current positions of the leases in its scope, what is stored of others, and what is prepared."""
         found = self.positions_with_prepared()
-        for shard in self.covered(scope, current):
-            found[PositionKey(shard, self._epochs[shard])] = current[shard]
-            if shard in scope.stopped:
-                self._stopped[shard] = current[shard]
+        self._unfinished = self.covered(scope, current.unfinished) & set(scope.stopped)
+        for shard in self.covered(scope, current.stored):
+            found[PositionKey(shard, self._epochs[shard])] = current.stored[shard]
+            if shard in scope.stopped and shard not in self._unfinished:
+                self._stopped[shard] = current.stored[shard]
         return found
 
     def covered(self, scope: CheckpointScope, current: Collection[str]) -> set[str]:

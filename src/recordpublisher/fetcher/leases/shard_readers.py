@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..shards.shard_state import ShardState
 from .documents.position_part import StoredPosition
 from .planning.group_watermark import ShardWatermark
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPositions:
+    """What a checkpoint may store of each shard. `unfinished`: the shards of which the sink has more: their position is an older one, or
+    missing if nothing of theirs was flushed since they began."""
+
+    stored: Mapping[str, StoredPosition]
+    unfinished: Collection[str] = ()
 
 
 class ShardReaders(Protocol):
@@ -26,9 +36,10 @@ class ShardReaders(Protocol):
         """Forget these shards: another worker has them. What is not committed is dropped (E1)."""
         ...
 
-    def checkpoint(self) -> AbstractAsyncContextManager[Mapping[str, StoredPosition]]:
+    def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
         """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
 
+        `may_be_partial`: the sink need not wait for everything: the positions may be older ones, of the same lease.
         With a sink that keeps positions nothing is flushed, and nothing is written while the block runs: the block commits.
         """
         ...

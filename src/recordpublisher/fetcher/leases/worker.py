@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -86,7 +87,9 @@ class Worker:
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
         """The highest value of the group that this worker knows (E8)."""
-        self._giver = LeaseGiver(self._owned, readers, self._heartbeat, self.checkpoint)
+        self._giver = LeaseGiver(
+            self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
+        )
         self._look_now = asyncio.Event()
 
     async def run(self) -> None:
@@ -139,9 +142,12 @@ class Worker:
             with contextlib.suppress(FencedError, StoreUnavailableError):
                 await self._heartbeat.seal()
 
-    async def checkpoint(self) -> None:
-        """Store how far each shard was emitted. Raises: FencedError, StoreUnavailableError, StateError."""
-        await self._checkpoints.take_checkpoint()
+    async def checkpoint(self, *, may_be_partial: bool = False) -> None:
+        """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it.
+
+        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
+        """
+        await self._checkpoints.take_checkpoint(may_be_partial=may_be_partial)
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
             self._look_now.set()  # children of an ended shard wait for this (S2)

@@ -1,14 +1,21 @@
 """Prints the CPU per record (us) of an async handler: awaited bare, or called by MapSink.
 
-Arguments: when the handler returns (at_once, suspended), how it is called (bare, PER_KEY, timeout), number of records.
+Arguments: when the handler returns (at_once, suspended), how it is called (bare, PER_KEY, timeout; group, group-timeout: as a worker
+of a group, whose permission to write is asked for), number of records.
 """
 
 import asyncio
 import sys
 import time
+from types import SimpleNamespace
 
 import recordpublisher as rp
+from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
+from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
+from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.publishers.clock import SystemClock
 
 BATCH, SIZE, KEYS = 1_000, 200, 500
 
@@ -44,6 +51,22 @@ async def call_by_sink(sink, given):
     await sink.close()
 
 
+async def call_in_a_group(sink, given):
+    """With what the job of a group asks before each write: was the process suspended, is the last heartbeat young enough (E4)?"""
+    clock = SystemClock()
+    suspension = SuspensionDetector(clock, lambda seconds: None)
+    ticking = asyncio.create_task(suspension.run())
+    leased = LeasedShards(SimpleNamespace(suspension=suspension), None, sink, clock, StreamList(("s",)))
+    leased.permission = WritePermission(clock, 1e9)
+    leased.permission.confirm(leased.permission.send_time())
+    await sink.open(SinkContext(may_write=leased.may_write_now, is_elastic=True))
+    for batch in given:
+        await sink.write(batch)
+    await sink.flush()
+    await sink.close()
+    ticking.cancel()
+
+
 def main():
     kind, how, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     handler = {"at_once": return_at_once, "suspended": suspend_once}[kind]
@@ -51,7 +74,8 @@ def main():
     if how == "bare":
         work = call_bare(handler, given)
     else:
-        work = call_by_sink(rp.MapSink(handler, timeout=30.0 if how == "timeout" else None, max_bytes=2**20), given)
+        sink = rp.MapSink(handler, timeout=30.0 if "timeout" in how else None, max_bytes=2**20)
+        work = call_in_a_group(sink, given) if "group" in how else call_by_sink(sink, given)
     began = time.process_time()
     asyncio.run(work)
     print((time.process_time() - began) / count * 1e6)

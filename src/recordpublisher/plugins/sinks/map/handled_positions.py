@@ -59,6 +59,10 @@ class HandledPositions:
         for key in self._shards.keys() & keys:
             self._shards.pop(key).is_revoked = True
 
+    def has_unhandled(self, keys: Collection[str]) -> bool:
+        """Whether records of these shards are not handled."""
+        return any(self._shards[key].batches for key in self._shards.keys() & keys)
+
     def handled_state(self, state: State) -> State:
         """`state`, or for each shard that is not handled so far its newest state that is.
 

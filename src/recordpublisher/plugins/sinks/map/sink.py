@@ -141,6 +141,8 @@ class MapSink(Sink):
             finally:
                 self._wait.is_draining = False
         else:
+            self._wait.is_draining = self._positions.has_unhandled(checkpoint.stopped)
+            self._wake()
             await self._wait_until(lambda: True)
         if checkpoint is None:
             return None

@@ -1,0 +1,208 @@
+"""Random schedules of MapSink in a group: processes join, leave, are killed, cut off and suspended, shards are split, handlers are slow
+and fail.
+
+It is checked at each moment that records of one key are handled in order and by the owner of their shard, and at each write of the store
+that no position is behind an unhandled record or goes back in its epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from recordpublisher.plugins.sinks.map import MapSink
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.testing import VirtualClock
+
+from fakes.leases.elastic_processes import ElasticProcess, ElasticProcesses
+
+KEYS = 3
+PART = "group/positions/"
+
+
+@dataclass
+class GroupHistory:
+    """What handlers and the store have seen, over all processes."""
+
+    ordering: str
+    done: Counter[tuple[str, int]] = field(default_factory=Counter)
+    owner: dict[str, GroupMapSink] = field(default_factory=dict)
+    """Of each shard: the sink that was assigned it last."""
+    stored: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The position of each shard and epoch."""
+    violations: list[str] = field(default_factory=list)
+
+    def begin(self, sink: GroupMapSink, records: list) -> None:
+        """A handler begins with these records."""
+        together: set[tuple[str, int]] = set()
+        for record in records:
+            shard, number = record.shard_id, int(record.sequence_number)
+            if shard not in sink.shards or self.owner[shard] is not sink:
+                self.violations.append(f"{number} of {shard} is handled by a process that does not own it")
+            step = {"PER_KEY": KEYS, "PER_SHARD": 1, "NONE": number + 1}[self.ordering]
+            before = {(shard, each) for each in range(number % step, number, step)}
+            if before - together - self.done.keys():
+                self.violations.append(f"{number} of {shard} is handled before one of its key")
+            together.add((shard, number))
+
+    def on_stored(self, value: bytes) -> None:
+        """A part of a worker's positions was written."""
+        for key, epoch, stored in json.loads(value)["positions"]:
+            shard, position = key.partition("/")[2], int(stored.get("position", -1))
+            missing = [number for number in range(position + 1) if (shard, number) not in self.done]
+            if missing:
+                self.violations.append(f"{position} of {shard} is stored before {missing} are handled")
+            if position < self.stored.get((key, epoch), -1):
+                self.violations.append(f"the position of {shard} goes back to {position} in epoch {epoch}")
+            self.stored[key, epoch] = position
+
+
+class GroupMapSink(MapSink):
+    """Gives each record a key, and knows its shards."""
+
+    def __init__(self, chance: random.Random, history: GroupHistory, options: dict) -> None:
+        super().__init__(self._handler(options["batch_size"]), clock=VirtualClock(), **options)
+        self.shards: set[str] = set()
+        self.is_calm = False
+        self._chance = chance
+        self._history = history
+
+    def assigned(self, shards) -> None:
+        super().assigned(shards)
+        for key in shards:
+            self.shards.add(key.partition("/")[2])
+            self._history.owner[key.partition("/")[2]] = self
+
+    def revoked(self, shards) -> None:
+        super().revoked(shards)
+        self.shards -= {key.partition("/")[2] for key in shards}
+
+    async def write(self, batch: RecordBatch) -> None:
+        keyed = [
+            UserRecord(each.data, each.sequence_number, each.arrival, f"key-{int(each.sequence_number) % KEYS}")
+            for each in batch.records
+        ]
+        await super().write(replace(batch, records=keyed))
+
+    def _handler(self, batch_size: int):
+        async def handle(records) -> None:
+            self._history.begin(self, records)
+            what = 1.0 if self.is_calm else self._chance.random()
+            if what < 0.3:
+                await asyncio.sleep(self._chance.choice([0, 0.01, 1, 8, 60]))
+            elif what < 0.4:
+                raise ValueError("now and then")
+            self._history.done.update((each.shard_id, int(each.sequence_number)) for each in records)
+
+        async def handle_one(record) -> None:
+            await handle([record])
+
+        return handle_one if batch_size == 1 else handle
+
+
+class MapGroup:
+    """Owns the processes of a schedule, and what happens to them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.is_graceful = chance.random() < 0.4
+        self.options = {
+            "ordering": chance.choice(["NONE", "PER_KEY", "PER_SHARD"]),
+            "concurrency": chance.choice([1, 3, 64]),
+            "batch_size": chance.choice([1, 1, 3]),
+            "batch_wait": chance.choice([0.0, 2.0]),
+            "retries": 1_000,
+            "timeout": None if self.is_graceful else chance.choice([None, 5.0]),
+            "max_bytes": chance.choice([2_000, 1_000_000]),
+        }
+        self.history = GroupHistory(self.options["ordering"])
+        self.group = ElasticProcesses(shards=chance.randint(1, 4))
+        self.processes: list[ElasticProcess] = []
+        write = self.group.store._write
+
+        def checked_write(name: str, value: bytes, expected: str | None) -> str:
+            version = write(name, value, expected)
+            if name.startswith(PART):
+                self.history.on_stored(value)
+            return version
+
+        self.group.store._write = checked_write
+
+    async def play(self) -> None:
+        await self.join()
+        for _ in range(self.chance.randint(5, 25)):
+            events = [self.send, self.send, self.join, self.leave, self.split, self.checkpoint]
+            if not self.is_graceful:
+                events += [self.kill, self.cut, self.suspend]
+            await self.chance.choice(events)()
+            await asyncio.sleep(self.chance.choice([0, 0.1, 3, 20, 60]))
+        await self.end()
+
+    async def end(self) -> None:
+        """Everything that was sent is handled, and is stored as handled when all have left."""
+        for process in self.processes:
+            process.store.is_cut, process.sink.is_calm = False, True
+        if not self.processes:
+            await self.join()
+            self.processes[0].sink.is_calm = True
+        await self.group.wait_until(lambda: self.group.sent <= self.history.done.keys(), seconds=3_000)
+        while self.processes:
+            await self.leave()
+        assert not self.history.violations, self.history.violations
+        newest = {key: position for (key, _), position in sorted(self.history.stored.items())}
+        for key, scripted in self.group.source.shards.items():
+            assert newest.get(key, -1) == len(scripted.times) - 1, f"{key} is stored at {newest.get(key)}"
+        if self.is_graceful and self.options["batch_size"] == 1:
+            repeated = [each for each, count in self.history.done.items() if count > 1]
+            assert not repeated, f"{repeated} were handled again, and no process was lost"
+
+    async def join(self) -> None:
+        if len(self.processes) < 3:
+            sink = GroupMapSink(self.chance, self.history, self.options)
+            self.processes.append(await self.group.join(sink=sink))
+
+    async def send(self) -> None:
+        self.group.send(self.chance.randint(1, 12))
+
+    async def leave(self) -> None:
+        if self.processes:
+            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process.store.is_cut, process.sink.is_calm = False, True
+            await process.stop()
+
+    async def kill(self) -> None:
+        if self.processes:
+            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process.store.is_cut = True
+            await process.sink.close()  # its handlers end with it
+            await process.kill()
+
+    async def cut(self) -> None:
+        """A process does not reach the store, or does again."""
+        if self.processes:
+            store = self.chance.choice(self.processes).store
+            store.is_cut = not store.is_cut
+
+    async def suspend(self) -> None:
+        asyncio.get_running_loop().suspend(self.chance.choice([1, 15, 60, 600]))
+
+    async def split(self) -> None:
+        open_shards = [each.shard.shard_id for each in self.group.source.shards.values() if not each.closed]
+        if len(open_shards) < 6 and self.chance.random() < 0.5:
+            parent = self.chance.choice(open_shards)
+            self.group.source.split(parent, f"{parent}-l", f"{parent}-r")
+
+    async def checkpoint(self) -> None:
+        """One that the user takes."""
+        if self.processes and self.is_graceful:
+            await self.chance.choice(self.processes).fetcher.checkpoint()
+
+
+async def play(seed: int) -> int:
+    """Run a schedule. Returns the number of records that were handled."""
+    group = MapGroup(random.Random(seed))
+    await group.play()
+    return group.history.done.total()
