@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from recordpublisher.plugins.sinks.map import MapSink
+from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.testing import VirtualClock
 
@@ -92,7 +93,7 @@ class GroupMapSink(MapSink):
             self._history.begin(self, records)
             what = 1.0 if self.is_calm else self._chance.random()
             if what < 0.3:
-                await asyncio.sleep(self._chance.choice([0, 0.01, 1, 8, 60]))
+                await asyncio.sleep(self._chance.choice([0, 0, 0.01, 0.5, 3, 60 * self._chance.random() ** 4]))
             elif what < 0.4:
                 raise ValueError("now and then")
             self._history.done.update((each.shard_id, int(each.sequence_number)) for each in records)
@@ -120,6 +121,7 @@ class MapGroup:
         }
         self.history = GroupHistory(self.options["ordering"])
         self.group = ElasticProcesses(shards=chance.randint(1, 4))
+        self.group.source.latency = 2.0
         self.processes: list[ElasticProcess] = []
         write = self.group.store._write
 
@@ -133,7 +135,7 @@ class MapGroup:
 
     async def play(self) -> None:
         await self.join()
-        for _ in range(self.chance.randint(5, 25)):
+        for _ in range(self.chance.randint(5, 20)):
             events = [self.send, self.send, self.join, self.leave, self.split, self.checkpoint]
             if not self.is_graceful:
                 events += [self.kill, self.cut, self.suspend]
@@ -177,7 +179,11 @@ class MapGroup:
         if self.processes:
             process = self.processes.pop(self.chance.randrange(len(self.processes)))
             process.store.is_cut = True
-            await process.sink.close()  # its handlers end with it
+            process.sink._outcomes.fail(
+                SinkError("killed")
+            )  # a write that waits ends, too, as does one that waits for a heartbeat
+            process.fetcher.leased.drop_all()
+            await process.sink.close()
             await process.kill()
 
     async def cut(self) -> None:
@@ -204,5 +210,6 @@ class MapGroup:
 async def play(seed: int) -> int:
     """Run a schedule. Returns the number of records that were handled."""
     group = MapGroup(random.Random(seed))
-    await group.play()
+    async with asyncio.timeout(50_000):
+        await group.play()
     return group.history.done.total()
