@@ -60,3 +60,6 @@ class StoppedClock:
 
     def monotonic(self) -> float:
         return self.seconds
+
+    def boottime(self) -> float:
+        return self.monotonic()

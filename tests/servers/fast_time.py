@@ -60,6 +60,9 @@ class FastClock:
     def monotonic(self) -> float:
         return asyncio.get_event_loop().time() + self._jumped_ms / 1000
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
     def cpu_seconds(self) -> float:
         return 0.0
 

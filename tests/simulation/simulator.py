@@ -79,6 +79,9 @@ class Clock:
     def monotonic(self) -> float:
         return self._simulator.now
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
 
 class _EmptySelector:
     def select(self, timeout: float | None = None) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +19,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that only grow. A gap between two readings means that the process was suspended or starved."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds that only grow, also while the machine sleeps. Nobody can set them back."""
         ...
 
     def cpu_seconds(self) -> float:
@@ -36,11 +41,19 @@ class SystemClock:
         """Seconds since an arbitrary point, as asyncio's loop counts them."""
         return time.monotonic()
 
+    def boottime(self) -> float:
+        """Seconds since an arbitrary point, also those in which the machine sleeps.
+
+        CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of macOS, where Python's `monotonic` is another clock. On Windows `monotonic` counts sleep.
+        """
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
     def cpu_seconds(self) -> float:
         """Seconds in which this thread used the CPU."""
         return time.thread_time()
 
 
+_BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
 TIMEOUT_PARTS = 4
 MAX_LATENESS_SECONDS = 1.0
 ROUNDING_SECONDS = 1e-6

@@ -68,6 +68,10 @@ class VirtualClock:
         except RuntimeError:
             return 0.0
 
+    def boottime(self) -> float:
+        """The loop's seconds: a virtual machine does not sleep."""
+        return self.monotonic()
+
     def cpu_seconds(self) -> float:
         """The seconds of the loop's `work`."""
         return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)

@@ -4,11 +4,18 @@ from recordpublisher.fetcher.leases.write_permission import WritePermission
 
 
 class HandClock:
+    """A machine's clocks: `sleep` stops the monotonic one."""
+
+    slept = 0.0
+
     def __init__(self):
         self.seconds = 100.0
 
     def monotonic(self):
         return self.seconds
+
+    def boottime(self):
+        return self.seconds + self.slept
 
 
 def permission_at(clock):
@@ -40,6 +47,16 @@ def test_an_answer_that_comes_late_does_not_replace_a_later_heartbeat():
     permission.confirm(permission.send_time())
     permission.confirm(first)
     clock.seconds += 11
+    assert permission.is_given
+
+
+def test_the_sleep_of_a_machine_counts_although_nobody_has_noticed_it():  # its wall clock was set back on waking, for example
+    clock = HandClock()
+    permission = permission_at(clock)
+    permission.confirm(permission.send_time())
+    clock.slept += 60
+    assert not permission.is_given
+    permission.confirm(permission.send_time())
     assert permission.is_given
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -9,12 +11,15 @@ from fakes.shard_entries import StoppedClock
 
 
 class SleepingClock(StoppedClock):
-    """A machine's clocks: `sleep` stops the monotonic one."""
+    """A machine's clocks: `paused` is seen by the wall clock only, `slept` also by the one that counts sleep."""
 
-    slept = 0.0
+    slept = paused = set_back = 0.0
 
     def now_ms(self):
-        return round((self.seconds + self.slept) * 1000)
+        return round((self.seconds + self.slept + self.paused - self.set_back) * 1000)
+
+    def boottime(self):
+        return self.seconds + self.slept
 
 
 def suspension(clock):
@@ -33,11 +38,22 @@ def test_a_gap_is_detected_once_by_the_first_check():
     assert made.lost_seconds == 60 - TICK_SECONDS
 
 
-def test_the_sleep_of_a_machine_shows_on_the_wall_clock_only():
+@pytest.mark.parametrize("set_back", [0, 1_000, 3_600, 86_400])
+def test_the_sleep_of_a_machine_is_a_gap_even_if_its_wall_clock_is_set_back(set_back):
     clock = SleepingClock()
     made, gaps = suspension(clock)
     clock.slept += 3_600
+    clock.set_back += set_back
     clock.seconds += 0.1
+    made.check()
+
+    assert [round(gap) for gap in gaps] == [3_600]
+
+
+def test_the_pause_of_a_virtual_machine_shows_on_the_wall_clock_only():
+    clock = SleepingClock()
+    made, gaps = suspension(clock)
+    clock.paused += 3_600
     made.check()
 
     assert [round(gap) for gap in gaps] == [3_600]
@@ -46,7 +62,7 @@ def test_the_sleep_of_a_machine_shows_on_the_wall_clock_only():
 def test_a_wall_clock_set_back_is_no_gap():
     clock = SleepingClock()
     made, gaps = suspension(clock)
-    clock.slept -= 3_600
+    clock.set_back += 3_600
     made.check()
 
     assert gaps == []

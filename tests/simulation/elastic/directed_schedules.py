@@ -44,8 +44,13 @@ def cut_off_for_a_lease(seed: int) -> GroupSchedule:
 
 
 def sleep_and_wake_offline(seed: int) -> GroupSchedule:
-    """A machine sleeps, its clock stands still, and it wakes without a network (E4)."""
-    return replace(_calm(seed, _event("sleep", 40, 45)), clock_stands_still=True)
+    """A machine sleeps, its wall clock is set back on waking, and it wakes without a network (E4)."""
+    return replace(_calm(seed, _event("sleep", 40, 45)), clock="asleep")
+
+
+def pause_and_resume_offline(seed: int) -> GroupSchedule:
+    """A virtual machine is paused, no clock but the wall clock counts that, and it goes on without a network (E4)."""
+    return replace(_calm(seed, _event("sleep", 40, 45)), clock="paused")
 
 
 def suspended_for_long(seed: int) -> GroupSchedule:
@@ -119,8 +124,8 @@ def reshards(seed: int) -> GroupSchedule:
 DIRECTED: dict[str, Callable[[int], GroupSchedule]] = {
     each.__name__: each
     for each in (
-        cut_off, cut_off_for_a_lease, sleep_and_wake_offline, suspended_for_long, late_answers, killed_with_calls_under_way, alone,
-        killed_while_committing, suspended_while_committing, deleted_while_suspended, handovers, rolling_restarts,
-        reshards,
+        cut_off, cut_off_for_a_lease, sleep_and_wake_offline, pause_and_resume_offline, suspended_for_long, late_answers,
+        killed_with_calls_under_way, alone, killed_while_committing, suspended_while_committing, deleted_while_suspended,
+        handovers, rolling_restarts, reshards,
     )
 }  # fmt: skip

@@ -45,8 +45,8 @@ class GroupSchedule:
     lookahead: int | None
     is_transactional: bool
     """Whether the sink keeps the positions with its rows."""
-    clock_stands_still: bool | None
-    """Whether the clocks of all processes do not count suspensions; None: those of half of them."""
+    clock: str | None
+    """Of which kind the clocks of all processes are: see SuspendableClock; None: chance decides for each."""
     events: tuple[GroupEvent, ...]
     traffic_changes: tuple[float, ...]
     """When a shard gets another load."""
@@ -80,7 +80,7 @@ def random_schedule(seed: int) -> GroupSchedule:
         shards_per_part=draw.choice([1, 2, 16]),
         lookahead=random.Random(f"{seed} lookahead").choice([None, None, 60, 300]),
         is_transactional=random.Random(f"{seed} sink").random() < 0.4,
-        clock_stands_still=None,
+        clock=None,
         events=tuple(events),
         traffic_changes=_times(random.Random(f"{seed} traffic"), end, 30.0),
     )

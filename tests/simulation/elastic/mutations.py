@@ -31,6 +31,7 @@ from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
 from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.leases.write_permission import SendTime, WritePermission
 
+from .simulated_process import SuspendableClock
 from .simulated_readers import SimulatedReaders
 from .sink_database import SinkDatabase
 
@@ -53,8 +54,13 @@ def permission_counts_from_the_answer() -> Patches:
 
 
 def permission_survives_suspension() -> Patches:
-    """E4: a clock that stands still while the machine sleeps is trusted."""
+    """E4: a suspension that only the wall clock shows is not noticed."""
     return [(WritePermission, "on_suspension", lambda self: None)]
+
+
+def sleep_does_not_count() -> Patches:
+    """E4: a clock that stands still while the machine sleeps is trusted."""
+    return [(SuspendableClock, "boottime", SuspendableClock.monotonic)]
 
 
 def parts_are_not_sealed() -> Patches:
@@ -412,14 +418,14 @@ def loads_are_averages() -> Patches:
 MUTATIONS: dict[str, Callable[[], Patches]] = {
     each.__name__: each
     for each in (
-        write_without_permission, permission_counts_from_the_answer, permission_survives_suspension, parts_are_not_sealed,
-        seal_whatever_the_heartbeat, positions_from_before_the_seal, own_silence_counts, own_gap_resets, take_without_preparing,
-        prepared_instead_of_released, no_repeated_take, failed_take_is_dropped, released_before_stored, stop_does_not_wait_for_the_write,
-        positions_of_an_older_lease, older_positions_after_an_unknown_commit, leave_without_stopping, leaving_worker_begins_shards,
-        take_from_live_workers, children_before_parents, answers_decide, cleaned_at_once, deleted_documents_come_back, seals_are_not_seen,
-        unnamed_parts, members_need_not_be_settled, nobody_is_sealed, prepared_shards_do_not_count, given_shards_do_not_count,
-        ancestors_come_back, sink_is_not_sealed, deleted_worker_commits,
-        shards_without_owner_do_not_count, sealed_workers_do_not_count, joiners_begin_anew,
+        write_without_permission, permission_counts_from_the_answer, permission_survives_suspension, sleep_does_not_count,
+        parts_are_not_sealed, seal_whatever_the_heartbeat, positions_from_before_the_seal, own_silence_counts, own_gap_resets,
+        take_without_preparing, prepared_instead_of_released, no_repeated_take, failed_take_is_dropped, released_before_stored,
+        stop_does_not_wait_for_the_write, positions_of_an_older_lease, older_positions_after_an_unknown_commit,
+        leave_without_stopping, leaving_worker_begins_shards, take_from_live_workers, children_before_parents, answers_decide,
+        cleaned_at_once, deleted_documents_come_back, seals_are_not_seen, unnamed_parts, members_need_not_be_settled,
+        nobody_is_sealed, prepared_shards_do_not_count, given_shards_do_not_count, ancestors_come_back, sink_is_not_sealed,
+        deleted_worker_commits, shards_without_owner_do_not_count, sealed_workers_do_not_count, joiners_begin_anew,
         loads_are_not_stated, loads_do_not_count, loads_are_averages,
     )
 }  # fmt: skip

@@ -24,23 +24,39 @@ from .simulated_readers import SimulatedReaders
 from .simulated_shards import SimulatedShards
 from .sink_database import SinkDatabase, SinkPositions
 
+CLOCKS = ["stopped", "stopped", "asleep", "paused"]
 CHECKPOINT_SECONDS, LISTING_SECONDS = 8.0, 10.0
 
 
 class SuspendableClock(Clock):
-    """The clock of a process. `stands_still`: it does not count suspensions, as when a machine sleeps."""
+    """The clocks of a process, by what a suspension is to them.
 
-    def __init__(self, simulator: Simulator, stands_still: bool) -> None:
+    - "stopped": the process is stopped, and all clocks run on.
+    - "asleep": the machine sleeps. Its monotonic clock stands still, and its wall clock is set back on waking: only `boottime` counts.
+    - "paused": the virtual machine is paused, and only its wall clock is set afterwards.
+    """
+
+    def __init__(self, simulator: Simulator, kind: str) -> None:
         super().__init__(simulator)
-        self.stands_still = stands_still
+        self.kind = kind
         self._suspensions: list[tuple[float, float]] = []
 
     def suspend(self, seconds: float) -> None:
         self._suspensions.append((self._simulator.now, self._simulator.now + seconds))
 
+    def now_ms(self) -> int:
+        return super().now_ms() - (round(self._suspended_seconds * 1000) if self.kind == "asleep" else 0)
+
     def monotonic(self) -> float:
+        return self._simulator.now - (0.0 if self.kind == "stopped" else self._suspended_seconds)
+
+    def boottime(self) -> float:
+        return self._simulator.now - (self._suspended_seconds if self.kind == "paused" else 0.0)
+
+    @property
+    def _suspended_seconds(self) -> float:
         now = self._simulator.now
-        return now - (sum(min(end, now) - begin for begin, end in self._suspensions) if self.stands_still else 0.0)
+        return sum(min(end, now) - begin for begin, end in self._suspensions)
 
 
 class SimulatedProcess:
@@ -66,10 +82,8 @@ class SimulatedProcess:
         self._schedule = schedule
         self._random = random.Random(f"{schedule.seed} {name}")
         self.process = simulator.process()
-        by_chance = self._random.random() < 0.5
-        self.clock = SuspendableClock(
-            simulator, by_chance if schedule.clock_stands_still is None else schedule.clock_stands_still
-        )
+        by_chance = CLOCKS[int(self._random.random() * len(CLOCKS))]
+        self.clock = SuspendableClock(simulator, schedule.clock or by_chance)
         self.client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
         self._sink_client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
         """The sink is another service: it may be in reach while the store of the group is not."""
@@ -141,7 +155,7 @@ class SimulatedProcess:
             )
             readers.may_write = lambda worker=self.worker: worker.permission.is_given
             readers.emit_limit = lambda worker=self.worker: emit_limit(worker.group_watermark, self._schedule.lookahead)
-            if self.clock.stands_still:  # a clock that counts suspensions needs no detector
+            if self.clock.kind == "paused":  # a clock that counts suspensions needs no detector
                 readers.detector = SuspensionDetector(
                     self.clock, lambda late, worker=self.worker: worker.permission.on_suspension()
                 )

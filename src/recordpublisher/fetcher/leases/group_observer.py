@@ -28,7 +28,10 @@ class LiveWorkerError(Exception):
 
 
 class GroupObserver:
-    """Owns what one worker has observed of the others: their silence, and since when the members are the same."""
+    """Owns what one worker has observed of the others: their silence, and since when the members are the same.
+
+    Its time runs while the machine sleeps: a reading that was interrupted by a sleep took long and is not used.
+    """
 
     def __init__(
         self, group: GroupStore, cache: TableCache, clock: Clock, worker: str, settings: LeaseSettings
@@ -57,24 +60,24 @@ class GroupObserver:
     @property
     def is_settled(self) -> bool:
         """Whether the members were the same for two intervals: only then shards move between live workers (E6)."""
-        return self._clock.monotonic() - self._members_since > 2 * self._settings.interval
+        return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
         """The workers that were seen sealed for longer than the tracker timeout: they hold the watermark no more (E8)."""
-        latest = self._clock.monotonic() - self._settings.tracker_timeout
+        latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
     async def look(self) -> GroupView | None:
         """The group as it is now; None: there is no table, or the reading took longer than an interval and is not used (E8)."""
-        began = self._clock.monotonic()
+        began = self._clock.boottime()
         if self._cache.is_older_than(0):
             await self._cache.read()
         sent, records = await self._read_records()
         if self._cache.is_older_than(max((each.document.table_version for each in records.values()), default=0)):
             await self._cache.read()
             sent, records = await self._read_records()  # the table is read before the records
-        now, table = self._clock.monotonic(), self._cache.table
+        now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
         self._records = records
@@ -100,7 +103,7 @@ class GroupObserver:
         return replace(view, records={**view.records, **sealed}) if sealed else view
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
-        sent = self._clock.monotonic()
+        sent = self._clock.boottime()
         return sent, await self._group.read_records()
 
 

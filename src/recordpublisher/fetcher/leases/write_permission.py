@@ -18,7 +18,8 @@ class WritePermission:
     """Owns when the last confirmed heartbeat was sent.
 
     Others seal a worker when its heartbeat has stood for the lease duration. The answer may arrive long after the heartbeat took effect, so
-    the time counts from the sending. A clock may stand still while the machine sleeps, so after a suspension only a new heartbeat counts.
+    the time counts from the sending, on a clock that runs while the machine sleeps. After a suspension that was noticed only a new
+    heartbeat counts: a paused virtual machine has no such clock.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -29,7 +30,7 @@ class WritePermission:
 
     def send_time(self) -> SendTime:
         """Of a heartbeat that is sent now."""
-        return SendTime(self._suspensions, self._clock.monotonic())
+        return SendTime(self._suspensions, self._clock.boottime())
 
     def confirm(self, sent: SendTime) -> None:
         """A heartbeat was written."""
@@ -46,4 +47,4 @@ class WritePermission:
         confirmed = self._confirmed
         if confirmed is None or confirmed.suspensions != self._suspensions:
             return False
-        return self._clock.monotonic() - confirmed.seconds < self._seconds
+        return self._clock.boottime() - confirmed.seconds < self._seconds

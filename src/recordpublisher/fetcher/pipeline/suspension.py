@@ -16,9 +16,9 @@ GAP_SECONDS = 2.0
 class SuspensionDetector:
     """Owns the time of the last tick of the event loop, and for how long in total the process should have run and did not.
 
-    A CPU quota of 10 ms in 100 shows no gap, but every tick is late: that time is lost, too, and does not count as observed (W3). While a
-    machine sleeps the monotonic clock may stop; then only the wall clock shows the gap. If somebody sets the wall clock it looks the same,
-    which costs no more than one read of each silent shard.
+    A CPU quota of 10 ms in 100 shows no gap, but every tick is late: that time is lost, too, and does not count as observed (W3).
+    The clock counts the sleep of a machine, but not the pause of a virtual one: then only the wall clock shows the gap. If somebody sets
+    the wall clock ahead it looks the same, which costs no more than one read of each silent shard.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:
@@ -37,11 +37,11 @@ class SuspensionDetector:
     @property
     def running_seconds(self) -> float:
         """The total time in which this process ran: not while it was suspended or starved, nor between two runs (W10)."""
-        return self._ran + min(self._clock.monotonic() - self._tick_at, TICK_SECONDS)
+        return self._ran + min(self._clock.boottime() - self._tick_at, TICK_SECONDS)
 
     def reset(self) -> None:
         """Start measuring now; the time between two runs is not lost."""
-        self._tick_at = self._clock.monotonic()
+        self._tick_at = self._clock.boottime()
         self._wall_at = self._clock.now_ms()
 
     async def run(self) -> None:
@@ -71,6 +71,6 @@ class SuspensionDetector:
 
     def _seconds_since_tick(self) -> float:
         by_wall_clock = (self._clock.now_ms() - self._wall_at) / 1000
-        by_monotonic_clock = self._clock.monotonic() - self._tick_at
-        # While the machine slept only the wall clock advanced.
-        return by_wall_clock if by_wall_clock >= by_monotonic_clock + GAP_SECONDS else by_monotonic_clock
+        by_boottime = self._clock.boottime() - self._tick_at
+        # While a virtual machine was paused only the wall clock advanced.
+        return by_wall_clock if by_wall_clock >= by_boottime + GAP_SECONDS else by_boottime
