@@ -80,3 +80,53 @@ async def test_a_reading_during_which_the_machine_slept_is_not_used(group):
     assert await group.observer.look() is None
     group.store.during_list = lambda: None
     assert await group.observer.look() is not None
+
+
+async def test_after_a_new_table_the_records_are_read_consistently_once(group):
+    await group.beats()
+    await group.remember()
+    await group.store.beat(
+        WorkerRecord("b", beat=2, table_version=1, watermark=5, is_idle=False)
+    )  # it counts what it will take
+    await group.write_table(2)
+    await group.cache.read()
+
+    assert await group.beats() == {"b": 2}
+    assert await group.beats() == {"b": 2}
+    assert group.store.consistent == [True, False]
+
+
+async def test_a_table_that_another_record_names_is_read_and_then_the_records_consistently(group):
+    await group.beats()
+    await group.write_table(2)
+    await group.store.beat(WorkerRecord("c", beat=1, table_version=2))
+    await group.remember()
+    await group.store.beat(WorkerRecord("b", beat=2, table_version=1))
+
+    assert await group.beats() == {"b": 2, "c": 1}
+    assert group.store.consistent == [False, True]
+
+
+async def test_a_record_is_never_replaced_by_an_older_one(group):
+    await group.remember()
+    first = dict(group.store.old)
+    await group.store.beat(WorkerRecord("b", beat=2))
+    assert await group.beats() == {"b": 2}
+    assert await group.beats() == {"b": 2}
+    await group.remember()
+    await group.store.beat(WorkerRecord("b", beat=2, is_sealed=True))  # a seal does not change the heartbeat
+    for old in (None, group.store.old, first):
+        group.store.old = old
+        assert (await group.observer.look()).records["b"].is_sealed
+
+
+async def test_a_record_that_is_missing_is_looked_for_consistently(group):
+    await group.remember()
+    await group.store.beat(WorkerRecord("c", beat=1))
+    assert await group.beats() == {"b": 1, "c": 1}
+    assert await group.beats() == {"b": 1, "c": 1}  # the old read does not know it yet
+    await group.store.delete(f"{WORKERS}c")
+    assert await group.beats() == {"b": 1}
+    group.store.consistent.clear()
+    assert await group.beats() == {"b": 1}
+    assert group.store.consistent == [False]

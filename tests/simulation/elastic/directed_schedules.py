@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .group_schedule import GroupEvent, GroupSchedule, random_schedule
-from .shared_store import Faults
+from .shared_store import MAX_LAG_SECONDS, Faults
 
 
 def _calm(seed: int, *events: GroupEvent, workers: int = 3, roots: int = 6, records: int = 150) -> GroupSchedule:
@@ -102,6 +102,13 @@ def handovers(seed: int) -> GroupSchedule:
     return replace(schedule, faults=Faults(0.0, 0.0, 1.0, 0.0, 0.0), lookahead=draw.choice([None, 60]))
 
 
+def old_reads(seed: int) -> GroupSchedule:
+    """Workers are killed and replaced, and reads that need not be consistent are old (E8)."""
+    draw = random.Random(seed)
+    events = [_event(kind, at, 0, draw.random()) for at in range(15, 120, 10) for kind in ("crash", "join")]
+    return replace(_calm(seed, *events, roots=7), faults=Faults(0.0, 0.0, 0.1, 0.0, 0.0, MAX_LAG_SECONDS))
+
+
 def rolling_restarts(seed: int) -> GroupSchedule:
     """All workers are replaced, all at once or one by one, over a slow store (E5)."""
     draw = random.Random(seed)
@@ -126,6 +133,6 @@ DIRECTED: dict[str, Callable[[int], GroupSchedule]] = {
     for each in (
         cut_off, cut_off_for_a_lease, sleep_and_wake_offline, pause_and_resume_offline, suspended_for_long, late_answers,
         killed_with_calls_under_way, alone, killed_while_committing, suspended_while_committing, deleted_while_suspended,
-        handovers, rolling_restarts, reshards,
+        handovers, old_reads, rolling_restarts, reshards,
     )
 }  # fmt: skip

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.planning.shard_loads import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO
 
 from ..simulator import Simulator
-from .rule_violation import expect
+from .rule_violation import RuleViolationError, expect
 from .shared_store import SharedStore
 from .simulated_shards import SimulatedShards
 from .sink_database import SinkDatabase, WorkerRow, position_of
@@ -53,6 +53,8 @@ class GroupChecker:
         self.table = LeaseTable(0)
         self.committed: Counter[str] = Counter()
         self.written: Counter[str] = Counter()
+        self._read: Counter[str] = Counter()
+        """How many records of each shard have reached the sink, also those that it has not committed."""
         self.counts: Counter[str] = Counter()
         self.group_watermark = -1
         """The highest that any worker knows."""
@@ -88,10 +90,10 @@ class GroupChecker:
         expect(table.version == before.version + 1, "E1", f"version {table.version} follows {before.version}")
         for shard, lease in table.leases.items():
             old = before.leases.get(shard)
+            if lease != old and (lease.owner is not None or lease.ended) and self._was_unread_for_long(shard):
+                self._left_behind.add(shard)
             if lease.owner is not None and (old is None or old != lease):
                 expect(old is None or before.can_be_read(shard), "S2", f"{shard} is taken before its parents ended")
-                if self._was_unread_for_long(shard):
-                    self._left_behind.add(shard)
                 self.takes[shard].append((self._simulator.now, lease.owner, lease.epoch))
                 self.counts["takes"] += 1
             if lease.ended and (old is None or not old.ended):
@@ -182,13 +184,18 @@ class GroupChecker:
     # --- the sink ------------------------------------------------------------------------------------------------------------
 
     def on_write(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
-        """Records reach the sink. One that keeps positions shows them with its next commit: see SinkDatabase."""
-        if self._shards.by_key[shard].watermark(position) >= self.group_watermark:
+        """Records reach the sink. One that keeps positions shows them with its next commit: see SinkDatabase.
+
+        None of them is late (E8), but for those that were read before, by an owner that was sealed.
+        """
+        new = max(position, self._read[shard])
+        is_late = self._shards.by_key[shard].watermark(new) < self.group_watermark
+        if not is_late:
             self._left_behind.discard(shard)
-        else:
-            is_allowed = self._allows_repeats or shard in self._left_behind
-            expect(is_allowed, "E8", f"{worker} writes {shard} from {position} below {self.group_watermark}")
-            self.counts["late"] += 1
+        elif new < position + count and shard not in self._left_behind:
+            raise RuleViolationError(f"E8: {worker} writes {shard} from {new} below {self.group_watermark}")
+        self._read[shard] = max(new, position + count)
+        self.counts["late"] += self._shards.by_key[shard].watermark(position) < self.group_watermark
         if self._database is None:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
 

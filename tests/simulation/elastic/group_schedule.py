@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from .shared_store import Faults
+from .shared_store import MAX_LAG_SECONDS, Faults
 
 KINDS = ["join", "leave", "leave-all", "crash", "cut-off", "suspend", "sleep", "reshard", "pause"]
 """`suspend` stops a process, `cut-off` loses its calls to the store; `sleep` does both, as when a laptop sleeps and wakes offline."""
@@ -63,6 +63,7 @@ def random_schedule(seed: int) -> GroupSchedule:
         Faults(0.03, 0.0, usual, 3.0, 3.0) if is_graceful else Faults(draw.choice([0.06, 0.06, 0.2]), 0.0012, usual)
     )
     weights = GRACEFUL if is_graceful else STYLES[style]
+    faults.lag = random.Random(f"{seed} lag").choice([0.0, 1.0, 1.0, MAX_LAG_SECONDS])
     pace = draw.choice([14, 7])
     events, at = [], 0.0
     while (at := at + draw.expovariate(1 / pace)) < end:

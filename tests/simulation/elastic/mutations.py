@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.fetcher.leases import group_observer as observer_module
 from recordpublisher.fetcher.leases import shard_listing as listing_module
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.cleaning import Cleaning
@@ -330,6 +331,21 @@ def nobody_is_sealed() -> Patches:
     return [(GroupObserver, "seal_silent", seal_silent)]
 
 
+def records_may_be_from_before_the_table() -> Patches:
+    """E8: no read of the records is consistent, so an owner's record may be from before it counted what it has."""
+    read = GroupStore.read_records
+
+    async def inconsistently(self: GroupStore, *, consistent: bool = False) -> Any:
+        return await read(self)
+
+    return [(GroupStore, "read_records", inconsistently)]
+
+
+def older_records_replace_newer_ones() -> Patches:
+    """E8: a read that is older than the one before is believed."""
+    return [(observer_module, "_newer", lambda record, known: record)]
+
+
 def prepared_shards_do_not_count() -> Patches:
     """E8: the taker counts a shard only when it has it."""
     return [(OwnedLeases, "positions_besides", lambda self, read: [])]
@@ -424,8 +440,9 @@ MUTATIONS: dict[str, Callable[[], Patches]] = {
         stop_does_not_wait_for_the_write, positions_of_an_older_lease, older_positions_after_an_unknown_commit,
         leave_without_stopping, leaving_worker_begins_shards, take_from_live_workers, children_before_parents, answers_decide,
         cleaned_at_once, deleted_documents_come_back, seals_are_not_seen, unnamed_parts, members_need_not_be_settled,
-        nobody_is_sealed, prepared_shards_do_not_count, given_shards_do_not_count, ancestors_come_back, sink_is_not_sealed,
-        deleted_worker_commits, shards_without_owner_do_not_count, sealed_workers_do_not_count, joiners_begin_anew,
+        nobody_is_sealed, records_may_be_from_before_the_table, older_records_replace_newer_ones, prepared_shards_do_not_count,
+        given_shards_do_not_count, ancestors_come_back, sink_is_not_sealed, deleted_worker_commits,
+        shards_without_owner_do_not_count, sealed_workers_do_not_count, joiners_begin_anew,
         loads_are_not_stated, loads_do_not_count, loads_are_averages,
     )
 }  # fmt: skip

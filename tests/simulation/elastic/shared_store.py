@@ -13,12 +13,16 @@ from recordpublisher.publishers.errors import FencedError
 
 from ..simulator import Process, Simulator
 
+MAX_LAG_SECONDS = 3.0
+
 
 class SharedStore:
-    """Owns the values. `on_write` sees each one that changes (None: deleted), after it changed."""
+    """Owns the values, and what they were. `on_write` sees each one that changes (None: deleted), after it changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, simulator: Simulator) -> None:
         self.values: dict[str, VersionedValue] = {}
+        self._simulator = simulator
+        self._history: dict[str, list[tuple[float, VersionedValue | None]]] = {}
         self.on_write: Callable[[str, bytes | None, bytes | None], None] = lambda name, before, after: None
         self._writes = 0
 
@@ -27,28 +31,51 @@ class SharedStore:
         if expected != (None if current is None else current.version):
             raise ConflictError("the simulated store", name, current)
         self._writes += 1
-        self.values[name] = VersionedValue(value, str(self._writes))
+        self._set(name, VersionedValue(value, str(self._writes)))
         self.on_write(name, None if current is None else current.value, value)
         return str(self._writes)
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:
-            if (current := self.values.pop(name, None)) is not None:
+            if (current := self.values.get(name)) is not None:
+                self._set(name, None)
                 self.on_write(name, current.value, None)
 
     def list(self, prefix: str) -> dict[str, VersionedValue]:
         return {name: self.values[name] for name in sorted(self.values) if name.startswith(prefix)}
 
+    def list_of(self, prefix: str, lag: Callable[[], float]) -> dict[str, VersionedValue]:
+        """As replicas have it that lag behind by so many seconds, for each value by its own."""
+        found = {name: self._value_at(name, self._simulator.now - lag()) for name in sorted(self._history)}
+        return {name: value for name, value in found.items() if value is not None and name.startswith(prefix)}
+
+    def _set(self, name: str, value: VersionedValue | None) -> None:
+        entries, now = self._history.setdefault(name, [(0.0, None)]), self._simulator.now
+        while len(entries) > 1 and entries[1][0] < now - MAX_LAG_SECONDS:
+            del entries[0]
+        entries.append((now, value))
+        if value is None:
+            self.values.pop(name)
+        else:
+            self.values[name] = value
+
+    def _value_at(self, name: str, when: float) -> VersionedValue | None:
+        return next(value for at, value in reversed(self._history[name]) if at <= max(when, 0.0))
+
 
 @dataclass
 class Faults:
-    """How often something happens to a call; how long requests and answers take (s), and for how long they may be late."""
+    """How often something happens to a call; how long requests and answers take (s), and for how long they may be late.
+
+    `lag`: by how much (s) the replicas may lag behind that answer reads which need not be consistent.
+    """
 
     share: float = 0.0
     suspensions: float = 0.0
     usual: float = 0.1
     late_request: float = 40.0
     late_answer: float = 9.0
+    lag: float = 0.0
 
 
 class StoreClient(ConditionalStore):
@@ -77,7 +104,10 @@ class StoreClient(ConditionalStore):
         return await self.request(lambda: self._shared.put(name, value, expected))
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        return await self.request(lambda: self._shared.list(prefix))
+        lag = self._lag
+        return await self.request(
+            (lambda: self._shared.list(prefix)) if consistent else (lambda: self._shared.list_of(prefix, lag))
+        )
 
     async def list_versions(self, prefix: str) -> Mapping[str, str]:
         return {name: value.version for name, value in (await self.list(prefix)).items()}
@@ -125,6 +155,10 @@ class StoreClient(ConditionalStore):
     def _deliver(self, answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
         if not self._process.is_dead and not answer.done():
             self._process.call_soon(_resolve, answer, result, error)
+
+    def _lag(self) -> float:
+        """DynamoDB reads one of three replicas, also for each page anew. All are equal within a second, usually."""
+        return self._random.choice([0.0, 1.0, self._random.random()]) * min(self._faults.lag, MAX_LAG_SECONDS)
 
     async def _maybe_suspend(self) -> None:
         if self._random.random() < self._faults.suspensions:

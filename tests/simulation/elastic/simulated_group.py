@@ -30,7 +30,7 @@ class SimulatedGroup:
     def __init__(self, schedule: GroupSchedule) -> None:
         self._schedule = schedule
         self._simulator = Simulator()
-        self._store = SharedStore()
+        self._store = SharedStore(self._simulator)
         self._shards = SimulatedShards(random.Random(f"{schedule.seed} shards"), schedule.roots, schedule.records)
         self._database = SinkDatabase(self._shards) if schedule.is_transactional else None
         self.checker = GroupChecker(

@@ -42,7 +42,7 @@ class SimulatedTakeovers:
         self._schedule = schedule = schedule_of(seed, is_graceful=is_graceful)
         self._random = random.Random(f"{seed} events")
         self._simulator = Simulator()
-        self._store = SharedStore()
+        self._store = SharedStore(self._simulator)
         self._shards = SimulatedShards(random.Random(f"{seed} shards"), schedule.roots, schedule.records)
         self.checker = TakeoverChecker(self._store, allows_repeats=not is_graceful)
         self._processes: list[ElasticJob | SimulatedSubtask] = []

@@ -43,6 +43,7 @@ class GroupObserver:
         self._settings = settings
         self._silence = SilenceObserver(2 * settings.interval)
         self._records: dict[str, Stored[WorkerRecord]] = {}
+        self._consistent_since = 0
         self._members: tuple[str, ...] = ()
         self._members_since = 0.0
         self._sealed_since: dict[str, float] = {}
@@ -80,7 +81,6 @@ class GroupObserver:
         now, table = self._clock.boottime(), self._cache.table
         if table is None or now - began > self._settings.interval:
             return None
-        self._records = records
         beats = {name: each.document.beat for name, each in records.items() if not each.document.is_sealed}
         self._silence.observe(beats, sent, now)
         sealed = records.keys() - beats.keys()
@@ -103,8 +103,22 @@ class GroupObserver:
         return replace(view, records={**view.records, **sealed}) if sealed else view
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
-        sent = self._clock.boottime()
-        return sent, await self._group.read_records()
+        """The records, none of them from before the table: its owners count their shards in those that they have written before it (E8).
+
+        So the first read after each new table is consistent. Later ones need not be, but a record is never replaced by an older one.
+        """
+        version, before = self._cache.version, self._records
+        sent, is_consistent = self._clock.boottime(), version != self._consistent_since
+        records = await self._group.read_records(consistent=is_consistent)
+        if (
+            not is_consistent and before.keys() - records.keys()
+        ):  # one was deleted, or the read is older than the record
+            sent, is_consistent = self._clock.boottime(), True
+            records = await self._group.read_records(consistent=True)
+        if not is_consistent:
+            records = {name: _newer(record, before.get(name)) for name, record in records.items()}
+        self._records, self._consistent_since = records, version
+        return sent, records
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
@@ -127,3 +141,13 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
             if not view.unsealed and view.table.owners <= view.records.keys():
                 return view
         await asyncio.sleep(settings.interval / 2)
+
+
+def _newer(record: Stored[WorkerRecord], known: Stored[WorkerRecord] | None) -> Stored[WorkerRecord]:
+    if known is None or _order(record.document) >= _order(known.document):
+        return record
+    return known
+
+
+def _order(record: WorkerRecord) -> tuple[int, bool]:
+    return record.beat, record.is_sealed

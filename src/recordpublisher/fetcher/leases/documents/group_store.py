@@ -75,9 +75,9 @@ class GroupStore:
         """The lease table that a value contains."""
         return Stored(table_from_bytes(value.value, self._place(LEASE_TABLE)), value.version)
 
-    async def read_records(self) -> dict[str, Stored[WorkerRecord]]:
-        """The record of each worker; they may be slightly old."""
-        found = await self._call(self._store.list(WORKERS, consistent=False))
+    async def read_records(self, *, consistent: bool = False) -> dict[str, Stored[WorkerRecord]]:
+        """The record of each worker. Without `consistent` each may be slightly old, or older than at the read before."""
+        found = await self._call(self._store.list(WORKERS, consistent=consistent))
         records = (self._record_of(name, value) for name, value in found.items())
         return {record.document.worker: record for record in records}
 
