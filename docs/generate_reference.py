@@ -286,7 +286,7 @@ def _spark_option_row(option: PeerOption) -> str:
     if option.refused:
         return f"| `{option.key}` | refused | {option.refused} | |"
     values = ", ".join(f"{theirs}: {ours}" for theirs, ours in option.values.items())
-    unit = f"in {option.unit}" if option.unit else ""
+    unit = f"in {option.unit}" if option.unit else f"before the value of `{option.before}`" if option.before else ""
     ours = ", ".join([f"`{option.ours}`", *(f"`{key}={value}`" for key, value in option.also.items())])
     return f"| `{option.key}` | {ours} | {values or unit} | {option.default} |"
 
@@ -296,7 +296,13 @@ documentation, compared without case. An option that has no equal here is an err
 another spelling of it, both must have the same value. An endpoint of AWS also sets the region, if that is not given. A time for the start
 (`AT_TIMESTAMP 2023-08-30T19:00:05Z`) becomes `flink.stream.initpos.timestamp`; a start for each shard is for `spark.read` only.
 
-Where a default of theirs means something else than ours, ours holds, and a warning names both.
+Where a default of theirs means something else than ours, ours holds, and a warning names both. An option that neither they nor we have
+is ignored with a warning, also behind the prefix `kinesis.`.
+
+The keys of awslabs and qubole are those of their README and their code at that version. Databricks has no version of its connector: the
+keys are those that its list of `DataStreamReader` options has for Databricks Runtime 19; of these `consumerNamePrefix` is there from 16.0,
+`streamARN`, `registeredConsumerId`, `registeredConsumerIdType` and `serviceCredential` from 16.1, `maxPartitions` from 19. The list was
+seen in a copy, not at Databricks itself.
 
 How to move a job: [from awslabs](../migrate/from-awslabs.md), [from qubole](../migrate/from-qubole.md),
 [from Databricks](../migrate/from-databricks.md)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from recordpublisher.plugins.spark.options import SparkOptions
@@ -99,6 +101,26 @@ def test_c2_the_place_of_claims_is_checked(changed, words):
 def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
     with pytest.warns(UnknownPropertyWarning, match="did you mean 'shardsPerTask'"):
         SparkOptions.parse({**GIVEN, "shardpertask": "4"})
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("kinesis.streamarn", "streamARN"),
+        ("kinesis.metadatapaths", "kinesis.metadataPath"),
+        ("kniesis.streamname", "kinesis.streamName"),
+        ("kinesis.stream", "stream"),
+        ("fetchbuffersizes", "fetchBufferSize"),
+    ],
+)
+def test_c1_unknown_options_of_other_connectors_are_warnings_with_the_nearest_one(key, nearest):
+    with pytest.warns(UnknownPropertyWarning, match=f"'{key}' is ignored; did you mean '{nearest}'"):
+        SparkOptions.parse({**GIVEN, key: "x"})
+
+
+def test_keys_of_another_name_space_are_left_alone():
+    with warnings.catch_warnings(action="error"):
+        SparkOptions.parse({**GIVEN, "my.own.key": "x"})
 
 
 def test_an_unknown_option_is_a_warning_once_and_sparks_own_never():

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import (
-    Properties,
-    Property,
-    UnknownPropertyWarning,
-    declared_properties,
-)
+from recordpublisher.publishers.properties.properties import Properties, Property
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
 from ..stores.by_location import read_claim_store_of
@@ -34,10 +26,9 @@ from .metadata_options import (
 from .outages import MAX_OUTAGE
 from .peers.translation import own_options
 from .python_worker import worker_loop
+from .unknown_options import is_option, warn_of_unknown_options
 
 _GROUP = "Spark"
-SPARK_OPTIONS = ("checkpointlocation",)
-"""Spark's own options, which it passes to the source with the others."""
 FAN_OUT_RULE_MS = 5_000
 """SubscribeToShard may not be called again within 5 s of a success (API reference; F9)."""
 
@@ -183,7 +174,7 @@ class SparkOptions:
         Raises: ConfigurationError with option, value and what is valid (C2).
         """
         properties = with_loaded_stream(own_options(options, has_default=(table.ON_DATA_LOSS,)), (STREAMS, STREAM))
-        properties.check(plain_keys=False)
+        properties.check(lambda key: not is_option(key))
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
             streams=_streams(properties),
@@ -282,15 +273,3 @@ def _streams(properties: Properties) -> tuple[str, ...]:
     if one and several and one != several:
         raise ConfigurationError("streams", several, "one of 'stream' and 'streams'", reason=f"'stream' is {one!r}")
     return names
-
-
-def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Warn of every key that is neither a declared property nor one of these options, and name the nearest one (C1)."""
-    known = {alias.lower(): alias for option in ours for alias in option.aliases}
-    declared = {key.key.lower() for key in declared_properties()}
-    for key in properties:
-        if "." in key or key.lower() in (*known, *SPARK_OPTIONS) or key.lower() in declared:
-            continue
-        nearest = difflib.get_close_matches(key.lower(), known, n=1)
-        hint = f"; did you mean '{known[nearest[0]]}'?" if nearest else ""
-        warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)

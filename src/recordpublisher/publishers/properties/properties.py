@@ -151,17 +151,16 @@ class Properties(Mapping[str, str]):
         kept = {key: value for key, value in self._given.items() if key.lower() not in replaced}
         return Properties({**kept, **mapping})
 
-    def check(self, plain_keys: bool = True) -> None:
+    def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
         """Parse every declared property that was given and warn of unknown keys with the nearest known one (C2).
 
-        Keys of another name space (`my.own.key`) do not warn. With `plain_keys=False` those without a dot do not warn either: the
-        caller checks them.
+        Keys of another name space (`my.own.key`) do not warn, and neither do those for which `is_checked` is false: the caller checks them.
         """
         for declared in declared_properties():
             if not declared.is_prefix:
                 self.value(declared)
         for key in self._given:
-            if plain_keys or "." in key:
+            if is_checked(key):
                 warn_if_unknown(key)
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -17,33 +18,8 @@ from recordpublisher.publishers.properties.properties import declared_properties
 from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED, ON_DATA_LOSS
 
 AWSLABS, QUBOLE, DATABRICKS = PEERS
-README_KEYS = {
-    AWSLABS: """
-        kinesis.endpointUrl kinesis.region kinesis.streamName kinesis.consumerType kinesis.failOnDataLoss kinesis.maxFetchRecordsPerShard
-        kinesis.maxFetchTimePerShardSec kinesis.startingPosition kinesis.describeShardInterval kinesis.minBatchesToRetain
-        kinesis.checkNewRecordThreads kinesis.metadataCommitterType kinesis.metadataPath kinesis.metadataNumRetries
-        kinesis.metadataRetryIntervalsMs kinesis.metadataMaxRetryIntervalMs kinesis.clientNumRetries kinesis.clientRetryIntervalsMs
-        kinesis.clientMaxRetryIntervalMs kinesis.consumerName kinesis.stsRoleArn kinesis.stsSessionName kinesis.stsEndpointUrl
-        kinesis.awsAccessKeyId kinesis.awsSecretKey kinesis.kinesisRegion kinesis.credentialProviderClass
-        kinesis.credentialProviderParam kinesis.dynamodb.tableName kinesis.subscribeToShard.timeoutSec
-        kinesis.subscribeToShard.maxRetries kinesis.getRecords.numberOfRecordsPerFetch kinesis.getRecords.fetchIntervalMs
-        kinesis.sink.flushWaitTimeMs kinesis.sink.recordMaxBufferedTimeMs kinesis.sink.maxConnections kinesis.sink.aggregationEnabled
-        kinesis.sink.recordTtl""",
-    QUBOLE: """
-        streamName endpointUrl awsAccessKeyId awsSecretKey awsSTSRoleARN awsSTSSessionName awsUseInstanceProfile startingPosition
-        failondataloss kinesis.executor.maxFetchTimeInMs kinesis.executor.maxFetchRecordsPerShard kinesis.executor.maxRecordPerRead
-        kinesis.executor.addIdleTimeBetweenReads kinesis.executor.idleTimeBetweenReadsInMs kinesis.client.describeShardInterval
-        kinesis.client.numRetries kinesis.client.retryIntervalMs kinesis.client.maxRetryIntervalMs kinesis.client.avoidEmptyBatches
-        kinesis.executor.recordMaxBufferedTime kinesis.executor.maxConnections kinesis.executor.aggregationEnabled
-        kniesis.executor.flushwaittimemillis""",
-    DATABRICKS: """
-        streamName streamARN region initialPosition consumerMode consumerName consumerNamePrefix requireConsumerDeregistration
-        maxRecordsPerFetch maxFetchRate maxFetchDuration fetchBufferSize shardsPerTask shardFetchInterval awsAccessKey awsSecretKey
-        roleArn roleExternalId roleSessionName stsEndpoint serviceCredential""",
-}
-"""The keys of each connector's documentation, in the version that its name has here. One of them is misspelled there, too."""
-SOURCE_KEYS = {AWSLABS: "kinesis.sessionToken", QUBOLE: "sessionToken regionName", DATABRICKS: ""}
-"""Keys that the code of the same version reads, and its README does not name: KinesisOptions.scala, KinesisSourceProvider.scala."""
+KEYS = {AWSLABS: "awslabs-2.0.0.txt", QUBOLE: "qubole-1.2.0.txt", DATABRICKS: "databricks-19.txt"}
+"""Taken from each connector's documentation and code, in the version that its name has here; the files say from where."""
 OPTIONS = [(name, option) for name, options in PEERS.items() for option in options]
 
 
@@ -51,11 +27,14 @@ def read_options(**given: str) -> SparkOptions:
     return SparkOptions.parse({"metadatalocation": "/claims", **{key.lower(): value for key, value in given.items()}})
 
 
+def keys_of(name: str) -> list[str]:
+    lines = (Path(__file__).parent / "keys" / KEYS[name]).read_text().splitlines()
+    return [line.split()[0].lower() for line in lines if not line.startswith("#")]
+
+
 @pytest.mark.parametrize("name", PEERS)
 def test_every_documented_key_is_in_the_table(name):
-    assert sorted(option.key for option in PEERS[name]) == sorted(
-        [*README_KEYS[name].split(), *SOURCE_KEYS[name].split()]
-    )
+    assert sorted(option.key.lower() for option in PEERS[name]) == sorted(keys_of(name))
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda each: getattr(each, "key", each))
@@ -203,3 +182,37 @@ def test_deregistration_by_the_query_is_refused_with_the_listener_and_without_it
     assert options.properties["flink.stream.efo.deregister"] == "NEVER"
     with pytest.raises(ConfigurationError, match=r"'requireConsumerDeregistration' .*rp.spark.ConsumerDeregistration"):
         read_options(streamName="orders", requireConsumerDeregistration="true")
+
+
+def test_the_options_of_databricks_that_came_later_mean_what_they_mean_there():
+    given = {"endpoint": "kinesis.us-west-2.amazonaws.com", "minFetchPeriod": "400ms", "maxPartitions": "16"}
+    options = read_options(streamName="orders", **given)
+    assert options.properties["aws.endpoint"] == "https://kinesis.us-west-2.amazonaws.com"
+    assert options.properties["aws.region"] == "us-west-2"
+    assert options.properties["flink.shard.getrecords.intervalmillis"] == "400ms"
+    assert options.max_tasks == 16
+
+
+CONSUMER = {"streamName": "orders", "consumerMode": "efo", "consumerName": "reports"}
+
+
+@pytest.mark.parametrize("prefix", ["databricks_", "prod-", ""])
+def test_a_prefix_comes_before_the_consumers_name_and_nothing_is_warned_of(prefix):
+    with warnings.catch_warnings(action="error"):
+        options = read_options(**CONSUMER, consumerNamePrefix=prefix)
+    assert options.properties["flink.stream.efo.consumername"] == f"{prefix}reports"
+
+
+def test_without_the_prefix_a_warning_names_both_consumers():
+    with pytest.warns(
+        UserWarning, match="'consumerNamePrefix' is databricks_ .* is reports and not databricks_reports"
+    ):
+        options = read_options(**CONSUMER)
+    assert options.properties["flink.stream.efo.consumername"] == "reports"
+
+
+def test_a_prefix_without_a_name_is_an_error_since_a_query_has_no_id_here():
+    with pytest.raises(
+        ConfigurationError, match=r"'consumerNamePrefix' has .* the value of 'consumerName', which is not"
+    ):
+        read_options(streamName="orders", consumerNamePrefix="prod-")

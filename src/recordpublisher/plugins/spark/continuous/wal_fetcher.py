@@ -16,11 +16,12 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..dropped_streams import dropped_streams
-from ..options import SPARK_OPTIONS, SparkOptions
+from ..options import SparkOptions
 from ..service.kinesis_service import KinesisService
 from ..service.planning_port import PlanningPort
 from ..service.task_properties import task_properties
 from ..source.query_warnings import QueryWarnings
+from ..unknown_options import SPARK_OPTIONS
 from .back_pressure import BackPressure
 from .wal_entry import last_entry
 from .wal_identity import wal_id

@@ -13,6 +13,7 @@ class PeerOption:
     - `values`: theirs (lower case) to ours, where they differ; others are refused, for the `reason`.
     - `unit`: the unit of their plain numbers, where it differs from ours.
     - `also`: what the option implies.
+    - `before`: their option whose value it comes before.
     - `default`: their default, where it means something else than ours.
     """
 
@@ -21,6 +22,7 @@ class PeerOption:
     values: Mapping[str, str] = field(default_factory=dict)
     unit: str = ""
     also: Mapping[str, str] = field(default_factory=dict)
+    before: str = ""
     default: str = ""
     refused: str = ""
     reason: str = ""
@@ -44,6 +46,13 @@ RETRIES = "each call has its own retries: use 'flink.shard.getrecords.maxretries
 PAUSE = "use 'flink.shard.getrecords.intervalmillis'"
 QUIET = "not needed: a quiet stream runs no batches ('probeInterval')"
 CREDENTIALS = "use 'aws.credentials.provider'"
+REGISTERED = (
+    "use 'flink.stream.efo.registration=NONE', and the ARN of the consumer in 'flink.stream.efo.consumerarn.<stream>'"
+)
+BLOCKS = "nothing is fetched ahead, so there are no blocks: use 'maxBytesPerTask' and 'maxTasks'"
+ONCE = "not needed: the driver registers the consumer, or finds it, when the query starts"
+PROXY = "the AWS SDK's proxy is taken: set HTTPS_PROXY in the environment"
+QUEUE = "tasks have no such queue: use 'maxFetchTime' for how long a task reads"
 PREFETCH = "nothing is fetched ahead: use 'maxBytesPerBatch' or 'maxBytesPerTask'"
 DEREGISTER = "Spark does not tell a source when its query ends: add the listener rp.spark.ConsumerDeregistration"
 FLUSH = "not needed: a batch ends when every record was acknowledged"
@@ -91,6 +100,15 @@ AWSLABS = (
         "kinesis.sink.recordTtl",
         refused="no record is dropped for its age: use 'flink.sink.kinesis.putrecords.maxretries'",
     ),
+    PeerOption("kinesis.internal.dataQueueCapacity", refused=QUEUE),
+    PeerOption("kinesis.internal.maxDataQueueEmptyCount", refused=QUEUE),
+    PeerOption("kinesis.internal.dataQueueWaitTimeoutSec", refused=QUEUE),
+    PeerOption("kinesis.internal.maintenanceTaskIntervalSec", refused=METADATA),
+    PeerOption("kinesis.internal.avoidEmptyBatches", refused=QUIET),
+    PeerOption("kinesis.sink.proxyAddress", refused=PROXY),
+    PeerOption("kinesis.sink.proxyPort", refused=PROXY),
+    PeerOption("kinesis.sink.proxyUsername", refused=PROXY),
+    PeerOption("kinesis.sink.proxyPassword", refused=PROXY),
 )
 QUBOLE = (
     PeerOption("streamName", STREAM),
@@ -114,6 +132,12 @@ QUBOLE = (
     PeerOption("kinesis.client.retryIntervalMs", refused=RETRIES),
     PeerOption("kinesis.client.maxRetryIntervalMs", refused=RETRIES),
     PeerOption("kinesis.client.avoidEmptyBatches", refused=QUIET),
+    PeerOption("kinesis.client.maxParallelThreads", refused=QUIET),
+    PeerOption("kinesis.executor.metadata.committer", refused=METADATA),
+    PeerOption("kinesis.executor.metadata.path", refused=METADATA),
+    PeerOption("kinesis.executor.metadata.hdfs.numretries", refused=METADATA),
+    PeerOption("kinesis.executor.metadata.hdfs.retryIntervalMs", refused=METADATA),
+    PeerOption("kinesis.executor.metadata.hdfs.maxRetryIntervalMs", refused=METADATA),
     PeerOption("kinesis.executor.recordMaxBufferedTime", "RecordMaxBufferedTime"),
     PeerOption("kinesis.executor.maxConnections", "MaxConnections"),
     PeerOption("kinesis.executor.aggregationEnabled", "AggregationEnabled", default="true"),
@@ -123,17 +147,26 @@ DATABRICKS = (
     PeerOption("streamName", STREAM),
     PeerOption("streamARN", STREAM),
     PeerOption("region", "aws.region"),
+    PeerOption("endpoint", "aws.endpoint"),
     PeerOption("initialPosition", START_AT, START),
     PeerOption("consumerMode", PUBLISHER, {"polling": "POLLING", "efo": "EFO"}),
     PeerOption("consumerName", "flink.stream.efo.consumername"),
-    PeerOption("consumerNamePrefix", refused="a consumer is not named by the query's id: use 'consumerName', one for each query"),
+    PeerOption("consumerNamePrefix", "flink.stream.efo.consumername", before="consumerName", default="databricks_"),
+    PeerOption("consumerRefreshInterval", refused=ONCE),
+    PeerOption("registeredConsumerId", refused=REGISTERED),
+    PeerOption("registeredConsumerIdType", refused=REGISTERED),
     PeerOption("requireConsumerDeregistration", "flink.stream.efo.deregister", {"false": "NEVER"}, reason=DEREGISTER),
     PeerOption("maxRecordsPerFetch", PER_READ),
     PeerOption("maxFetchRate", refused="the limits of the service are kept without it: use 'flink.shard.getrecords.intervalmillis'"),
+    PeerOption("minFetchPeriod", "flink.shard.getrecords.intervalmillis"),
     PeerOption("maxFetchDuration", WINDOW),
     PeerOption("fetchBufferSize", refused=PREFETCH),
     PeerOption("shardsPerTask", "flink.spark.shards.per.task"),
+    PeerOption("maxPartitions", "flink.spark.max.tasks"),
+    PeerOption("coalesceThresholdBlockSize", refused=BLOCKS),
+    PeerOption("coalesceBinSize", refused=BLOCKS),
     PeerOption("shardFetchInterval", DISCOVERY),
+    PeerOption("maxShardsPerDescribe", refused="not needed: a call lists as many shards as the service allows"),
     PeerOption("awsAccessKey", ACCESS_KEY),
     PeerOption("awsSecretKey", SECRET_KEY),
     PeerOption("roleArn", ROLE_ARN, also=ROLE),
@@ -145,6 +178,6 @@ DATABRICKS = (
 PEERS: Mapping[str, tuple[PeerOption, ...]] = {
     "awslabs spark-sql-kinesis-connector 2.0.0": AWSLABS,
     "qubole kinesis-sql 1.2.0": QUBOLE,
-    "Databricks Runtime 13.3": DATABRICKS,
+    "Databricks Runtime 19": DATABRICKS,
 }
 """By name and version of the documentation that the keys are from."""

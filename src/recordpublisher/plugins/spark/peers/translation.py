@@ -23,7 +23,7 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
 
     Raises: ConfigurationError for an option that has no equal here, a value that it does not have there, and one with two values.
     """
-    given = Properties(options)
+    given = _with_prefixes(Properties(options))
     own = given
     spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
     for key in given:
@@ -41,8 +41,23 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
             own = own.merged({ours: value})
         own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
     own = _with_implied(own, [_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY])
-    _warn_of_defaults(given, own, has_default)
+    _warn_of_defaults(Properties(options), own, has_default)
     return own
+
+
+def _with_prefixes(given: Properties) -> Properties:
+    """Options that come before the value of another one are joined to it. Raises: ConfigurationError when that one is missing."""
+    for option in (_BY_KEY[key.lower()] for key in given if key.lower() in _BY_KEY):
+        if not option.before:
+            continue
+        if option.before not in given:
+            reason = f"it comes before the value of '{option.before}', which is not set"
+            raise ConfigurationError(
+                option.key, given[option.key], f"'{option.before}', or '{option.ours}' alone", reason=reason
+            )
+        joined = given[option.key].strip() + given[option.before].strip()
+        given = given.merged({option.key: None, option.before: joined})
+    return given
 
 
 def _translated(option: PeerOption, value: str) -> dict[str, str]:
@@ -57,6 +72,8 @@ def _translated(option: PeerOption, value: str) -> dict[str, str]:
             raise ConfigurationError(option.key, value, valid, reason=option.reason or at_time)
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
+    if option.ours == table.ENDPOINT.key and "://" not in value:
+        value = f"https://{value}"  # the Java SDK takes a host, too
     declared = _declared(option.ours)
     try:
         Properties({declared.key: value}).value(declared)
@@ -98,11 +115,26 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
             continue
         for option in filter(lambda each: each.default, options):
             declared = _declared(option.ours)
-            if declared in has_default and not own.is_set(declared):
+            if option.before:
+                here = _without_prefix(given, own, option)
+            else:
+                is_ours = declared in has_default and not own.is_set(declared)
+                here = f"here '{declared.key}' is {declared.default}" if is_ours else ""
+            if here:
                 theirs = f"'{option.key}' is {option.default} by default in {name}"
-                warnings.warn(
-                    f"{theirs}; here '{declared.key}' is {declared.default}: set it", UserWarning, stacklevel=4
-                )
+                warnings.warn(f"{theirs}; {here}: set it", UserWarning, stacklevel=4)
+
+
+def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
+    """What the value is called here, where their default would come before it; empty where it does not matter."""
+    if option.before not in given or option.key in given or not _subscribes(own):
+        return ""
+    name = own[option.ours]
+    return f"here there is none, and '{option.ours}' is {name} and not {option.default}{name}"
+
+
+def _subscribes(own: Properties) -> bool:
+    return (own.value(table.RECORD_PUBLISHER) or "").upper() == "EFO"
 
 
 def _own_spellings(option: PeerOption) -> set[str]:

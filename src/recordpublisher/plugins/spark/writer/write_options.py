@@ -11,9 +11,10 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import optional_integer, text
 from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 
-from ..options import STREAM, warn_of_unknown_options, with_loaded_stream
+from ..options import STREAM, with_loaded_stream
 from ..outages import MAX_OUTAGE
 from ..peers.translation import own_options
+from ..unknown_options import is_option, warn_of_unknown_options
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"
@@ -58,7 +59,7 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
-        properties.check(plain_keys=False)
+        properties.check(lambda key: not is_option(key))
         warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)

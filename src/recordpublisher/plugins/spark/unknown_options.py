@@ -1,0 +1,47 @@
+"""warn_of_unknown_options: options that have no effect, each with the nearest known one (C1)."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from recordpublisher.publishers.properties.properties import (
+    Properties,
+    Property,
+    UnknownPropertyWarning,
+    declared_properties,
+)
+
+from .peers.option_table import PEERS
+
+SPARK_OPTIONS = ("checkpointlocation",)
+"""Spark's own options, which it passes to the source with the others."""
+_PREFIX = "kinesis"
+
+
+def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
+    """Warn of every key that is neither a declared property nor one of these options, and name the nearest one.
+
+    Keys with a dot are checked where they have the prefix of other connectors (`kinesis.`), or nearly so; those with ours are checked by
+    `Properties.check`. Options of other connectors were translated before.
+    """
+    own = {alias.lower(): alias for option in ours for alias in option.aliases}
+    declared = {key.key.lower() for key in declared_properties()}
+    known = {option.key.lower(): option.key for options in PEERS.values() for option in options} | own
+    for key in properties:
+        lower = key.lower()
+        if lower in own or lower in SPARK_OPTIONS or lower in declared or not is_option(key):
+            continue
+        nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
+            (known[each] for each in difflib.get_close_matches(lower, known, n=1)), None
+        )
+        hint = f"; did you mean '{nearest}'?" if nearest else ""
+        warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)
+
+
+def is_option(key: str) -> bool:
+    """Whether a key is checked here: without a dot, or with the prefix of other connectors."""
+    prefix, dot, _ = key.lower().partition(".")
+    return not dot or bool(difflib.get_close_matches(prefix, (_PREFIX,), n=1, cutoff=0.8))
