@@ -62,4 +62,5 @@ def sdk_environment(endpoint: LocalKinesisThread) -> dict[str, str]:
 def process_environment(path: Path | None = None, **environment: str) -> dict[str, str]:
     """The environment in which the package under test is found: this checkout's, or an installed wheel."""
     places = [str(path)] if path else []
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*places, str(PACKAGE)]), **environment}
+    own = {"PYTHONPATH": os.pathsep.join([*places, str(PACKAGE)]), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **own, **environment}

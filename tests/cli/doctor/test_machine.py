@@ -1,5 +1,7 @@
 """What `doctor` says about this machine, on prepared faults."""
 
+import sys
+import venv
 from functools import partial
 
 import pytest
@@ -41,6 +43,32 @@ async def test_a_machine_that_reaches_the_endpoint():
     assert checked["region"] == ("ok", "eu-west-1")
     assert checked["proxy"] == ("ok", "none")
     assert checked["DNS"] == ("ok", "127.0.0.1 is 127.0.0.1")
+
+
+async def test_the_python_of_sparks_workers_has_this_package(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+    assert (await found())["Spark's Python"] == ("ok", f"{sys.executable} has pyspark_recordpublisher")
+
+
+async def test_a_python_of_sparks_workers_without_this_package(monkeypatch, tmp_path):
+    venv.create(tmp_path, with_pip=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+    verdict, words = (await found())["Spark's Python"]
+
+    assert verdict == "PROBLEM"
+    assert f"Spark starts {tmp_path}/bin/python3 for its workers, which cannot import pyspark_recordpublisher" in words
+    assert "No module named 'pyspark_recordpublisher'" in words
+    assert f"Set PYSPARK_PYTHON={sys.executable}" in words
+
+
+async def test_a_python_of_sparks_workers_that_is_on_executors_only(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+
+    words = "PYSPARK_PYTHON is ./environment/bin/python, which is not on this machine"
+    assert (await found())["Spark's Python"] == ("not checked", words)
 
 
 async def test_a_region_that_is_none():

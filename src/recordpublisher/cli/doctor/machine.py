@@ -27,6 +27,7 @@ from recordpublisher.publishers.properties.table import ENDPOINT, REGION
 from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
 
 from .findings import Finding, NotCheckedError, examine
+from .spark_python import spark_python
 
 CONNECTION = "connection"
 """How the names of the checks begin without which no call can succeed."""
@@ -37,8 +38,9 @@ FindEndpoint = Callable[[], Awaitable[str]]
 
 
 async def version_findings() -> list[Finding]:
-    """Python, and Spark with Java."""
-    return [await examine("Python", platform.python_version), await examine("Spark", _spark)]
+    """Python, Spark with Java, and the Python of Spark's workers."""
+    checks = {"Python": platform.python_version, "Spark": _spark, "Spark's Python": spark_python}
+    return [await examine(name, check) for name, check in checks.items()]
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
