@@ -196,7 +196,8 @@ class JobSettings(TypedDict, total=False):
     """
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
     """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that
-    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command.
+    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command. On Spark a query never does:
+    `rp.spark.ConsumerDeregistration` does.
     """
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""

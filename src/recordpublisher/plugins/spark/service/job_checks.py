@@ -17,6 +17,7 @@ from ..options import SparkOptions
 def check_job(options: SparkOptions) -> None:
     """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
     registry, properties = load_registry(), options.properties
+    _warn_of_deregistration(options)
     publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
     publisher.check(properties, list(options.streams))
     initial_position(properties)
@@ -31,3 +32,12 @@ def check_job(options: SparkOptions) -> None:
     check_bounded(properties)
     if properties.value(table.MAX_LAG) is not None:
         warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)
+
+
+def _warn_of_deregistration(options: SparkOptions) -> None:
+    """Spark does not tell a source that its query has ended (F8). The default is no wish of the user."""
+    key = table.DEREGISTRATION
+    if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":
+        remedy = "add the listener rp.spark.ConsumerDeregistration, or call rp.spark.deregister_consumers"
+        text = f"'{key.key}' has no effect on Spark: the consumer stays registered when the query ends, and AWS charges for it; {remedy}"
+        warnings.warn(text, UserWarning, stacklevel=3)
