@@ -294,7 +294,8 @@ def _spark_option_row(option: PeerOption) -> str:
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by the keys and for the values of their
 documentation, compared without case. An option that has no equal here is an error that says what to use instead. If ours is given too, or
 another spelling of it, both must have the same value. An endpoint of AWS also sets the region, if that is not given. A time for the start
-(`AT_TIMESTAMP 2023-08-30T19:00:05Z`) becomes `flink.stream.initpos.timestamp`; a start for each shard is for `spark.read` only.
+(`AT_TIMESTAMP 2023-08-30T19:00:05Z`) becomes `flink.stream.initpos.timestamp`. JSON with [a start for each
+shard](../spark/README.md#where-a-query-starts) is taken in the form in which qubole and awslabs store positions, too.
 
 Where a default of theirs means something else than ours, ours holds, and a warning names both. An option that neither they nor we have
 is ignored with a warning, also behind the prefix `kinesis.`.

@@ -248,6 +248,8 @@ class SimulatedKinesis:
             return int(state.position.sequence)
         if state.start.type is PositionType.AT_TIMESTAMP:
             return min(len(model.times), max(0, (state.start.timestamp_ms or 0) - ARRIVED))
+        if state.start.type is PositionType.AT_SEQUENCE_NUMBER:
+            return int(state.start.sequence_number or 0) - 1
         return 0
 
     def _write(self, shard: Shard, first: int, taken: list[tuple[int, int]], sink: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -15,13 +16,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .batch_read.positions import END_OPTION, ENDING_POSITION, START_OPTION, ReadPositions, split_start
+from .batch_read.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .columns.read_schema import SPARK_SCHEMA
 from .driver_errors import one_sentence
+from .option_warnings import OptionWarnings, collected_warnings
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
 from .sql_tables import refuse_new_table, refuse_table
+from .start_by_shard import starts_by_shard, with_starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +45,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._loaded_ms = SystemClock().now_ms() + 1  # a record of this very millisecond has arrived before the end
+        self._has_warned = False
 
     @classmethod
     def name(cls) -> str:
@@ -53,9 +57,11 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         refuse_new_table(self.options)
         # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
-        options, by_shard = self._checked_options(keeps_claims=False)
-        if by_shard is not None or options.properties.is_set(ENDING_POSITION):
-            ReadPositions.parse(options.properties, by_shard, self._loaded_ms)
+        options = self._checked_options(keeps_claims=False)
+        if options.properties.is_set(ENDING_POSITION):
+            ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
+        options.warnings.tell()
+        self._has_warned = True
         return SPARK_SCHEMA
 
     @one_sentence
@@ -63,8 +69,9 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The reader of a batch read. Raises: ConfigurationError."""
         from .batch_read.batch_reader import KinesisBatchReader
 
-        options, by_shard = self._checked_options(keeps_claims=False)
-        return KinesisBatchReader(options, ReadPositions.parse(options.properties, by_shard, self._loaded_ms), schema)
+        options = self._checked_options(keeps_claims=False)
+        positions = ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
+        return KinesisBatchReader(options, positions, schema)
 
     @one_sentence
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -80,10 +87,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def query_options(self) -> SparkOptions:
         """The options of a query. Raises: ConfigurationError, also for those of a batch read."""
-        options, by_shard = self._checked_options(keeps_claims=True)
-        for option, given in ((START_OPTION, by_shard), (END_OPTION, options.properties.value(ENDING_POSITION))):
-            if given is not None:
-                raise ConfigurationError(option, given, "another start, and no end", reason="this is for spark.read")
+        options = self._checked_options(keeps_claims=True)
+        end = options.properties.value(ENDING_POSITION)
+        if end is not None:
+            raise ConfigurationError(END_OPTION, end, "no end", reason="this is for spark.read")
         return options
 
     @one_sentence
@@ -106,15 +113,16 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         writer.check()
         return writer
 
-    def _checked_options(self, *, keeps_claims: bool) -> tuple[SparkOptions, str | None]:
-        """The options of a job that reads, and a start by shard. Raises: ConfigurationError."""
+    def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
+        """The options of a job that reads. Raises: ConfigurationError."""
         from .service.job_checks import check_job
 
         refuse_table(self.options)
-        given, by_shard = split_start(self.options)
-        options = SparkOptions.parse(given, keeps_claims=keeps_claims)
-        check_job(options)
-        return options, by_shard
+        with collected_warnings() as texts:
+            options = SparkOptions.parse(with_starts(self.options), keeps_claims=keeps_claims)
+            check_job(options)
+        starts_by_shard(options.properties, options.streams)
+        return replace(options, warnings=OptionWarnings(tuple(texts), self._has_warned))
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc]
@@ -193,6 +201,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             from .source.batch_planner import BatchPlanner
 
             log_to_stderr()
+            self._options.warnings.tell()
             service, store = KinesisService(self._options), self._options.claim_store()
             self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
         return self._planner

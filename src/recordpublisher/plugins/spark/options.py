@@ -23,9 +23,11 @@ from .metadata_options import (
     metadata_key,
     metadata_place,
 )
+from .option_warnings import OptionWarnings
 from .outages import MAX_OUTAGE
 from .peers.translation import own_options
 from .python_worker import worker_loop
+from .start_by_shard import STARTS
 from .unknown_options import is_option, warn_of_unknown_options
 
 _GROUP = "Spark"
@@ -138,7 +140,7 @@ BATCHES_TO_RETAIN = integer(
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (
     STREAM, STREAMS, *METADATA_PROPERTIES, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
-    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, ENDING_POSITION,
+    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, STARTS, ENDING_POSITION,
     *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
@@ -166,6 +168,7 @@ class SparkOptions:
     max_outage_ms: int = MAX_OUTAGE.default
     mode: str = MODE.default
     continuous: ContinuousSettings = field(default_factory=ContinuousSettings)
+    warnings: OptionWarnings = OptionWarnings()  # noqa: RUF009 - is frozen
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.batch_read.positions import EndPosition, ReadPositions, split_start
+from recordpublisher.plugins.spark.batch_read.positions import EndPosition, ReadPositions
 from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.start_by_shard import with_starts
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -15,8 +16,8 @@ NOW = 1_800_000_000_000
 
 
 def parsed(**options: str) -> ReadPositions:
-    given, by_shard = split_start({"stream": "s", "aws.region": "us-east-1", **options})
-    return ReadPositions.parse(SparkOptions.parse(given, keeps_claims=False).properties, by_shard, NOW)
+    given = with_starts({"stream": "s", "aws.region": "us-east-1", **options})
+    return ReadPositions.parse(SparkOptions.parse(given, keeps_claims=False).properties, ["s"], NOW)
 
 
 def batch_of(*arrivals_ms: int) -> RecordBatch:
@@ -46,11 +47,12 @@ def test_positions_by_shard_choose_the_shards():
     ("options", "words"),
     [
         ({"endingPosition": "tomorrow"}, "setting 'endingPosition' has the value 'tomorrow'; valid: NOW, a time"),
-        ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '{\"a\": 5}'"),
+        ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '5'"),
         ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
         ({"endingPosition": "{a}"}, "setting 'endingPosition'"),
         ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
+        ({"startingPosition": '{"a": "LATEST"}'}, "behind a record or at the tip is for queries"),
     ],
 )
 def test_c2_a_wrong_position_is_named(options, words):

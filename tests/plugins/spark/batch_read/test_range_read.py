@@ -11,7 +11,7 @@ from recordpublisher.plugins.spark.batch_read.arrivals import MARGIN_MS, Arrival
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
 from recordpublisher.plugins.spark.batch_read.positions import EndPosition
 from recordpublisher.plugins.spark.batch_read.range_read import RangeRead, RowsBefore
-from recordpublisher.publishers.errors import DataLossError, OutageError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 
@@ -46,6 +46,15 @@ def test_a_read_ends_before_the_first_record_at_its_end_whatever_arrives(kinesis
     assert sequences(task(kinesis, end)) == ["1", "2", "3"]
     kinesis.shards["s/a"].times.append(60)
     assert sequences(task(kinesis, end)) == ["1", "2", "3"]
+
+
+def test_c2_an_end_at_a_record_that_is_not_there_yet_is_an_error_and_not_the_tip(kinesis):
+    with pytest.raises(
+        ConfigurationError, match="'endingPosition' has the value '9'; s/a has no record at or behind it"
+    ):
+        sequences(task(kinesis, EndPosition(ARRIVED + 100, 9)))
+    kinesis.close("a")
+    assert sequences(task(kinesis, EndPosition(ARRIVED + 100, 9))) == ["1", "2", "3", "4", "5"]
 
 
 def test_an_attempt_after_one_that_failed_returns_the_same_rows(kinesis):

@@ -68,6 +68,20 @@ def test_while_no_batches_run_the_figures_are_those_of_the_query(listener):
     assert read(listener)["recordpublisher_spark_records_total", "orders"] == 20
 
 
+def test_warnings_of_a_query_are_logged_in_this_process_once_a_run(listener, caplog):
+    warned = {**FIGURES, "warnings": ["unknown option 'maxtask' is ignored"]}
+    for run, found in (
+        (1, warned),
+        (1, warned),
+        (1, {**warned, "warnings": [*warned["warnings"], "slow"]}),
+        (2, warned),
+    ):
+        listener.onQueryProgress(progress_of("orders", found, run=run))
+    texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    unknown = "query orders: unknown option 'maxtask' is ignored"
+    assert texts == [unknown, "query orders: slow", unknown]
+
+
 def test_queries_over_other_sources_are_left_out(listener):
     listener.onQueryProgress(progress_of("rates", {"offset": 5}, 12, None))
     assert read(listener) == {}

@@ -13,8 +13,9 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from ..outages import utc
+from ..start_by_shard import START_OPTION
 from .arrivals import Arrivals
-from .positions import END_OPTION, START_OPTION, EndPosition, ReadPositions
+from .positions import END_OPTION, EndPosition, ReadPositions
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000

@@ -46,6 +46,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         from ..service.kinesis_service import KinesisService
 
         log_to_stderr()
+        self._options.warnings.tell()
         options, service = self._options, KinesisService(self._options)
         try:
             outages = OutageWatch(options.max_outage_ms)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -14,7 +14,9 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import text
 from recordpublisher.publishers.records import RecordBatch
 
-START_OPTION, END_OPTION = "startingPosition", "endingPosition"
+from ..start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard
+
+END_OPTION = "endingPosition"
 ENDING_POSITION = text(
     "flink.spark.end",
     "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time (before the first record of each shard that arrived "
@@ -60,18 +62,18 @@ class ReadPositions:
     ends: Mapping[str, EndPosition] | None = None
 
     @classmethod
-    def parse(cls, properties: Properties, by_shard: str | None, now_ms: int) -> ReadPositions:
-        """`by_shard` is a start in JSON; `now_ms` is what NOW means. Raises: ConfigurationError."""
+    def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadPositions:
+        """`now_ms` is what NOW means. Raises: ConfigurationError."""
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)
-        starts = None if by_shard is None else _starts(by_shard)
+        starts = _starts(properties, streams)
         ends = _ends(given, now) if given.startswith("{") else None
         if starts is not None and ends is not None and starts.keys() != ends.keys():
             reason = (
                 f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(starts.keys() ^ ends.keys()))}"
             )
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
-        start = StartingPosition.trim_horizon() if by_shard is not None else _start(properties)
+        start = StartingPosition.trim_horizon() if starts is not None else _start(properties)
         return cls(start, now if ends is not None else _end(given, now, properties), starts, ends)
 
     @property
@@ -83,19 +85,6 @@ class ReadPositions:
     def of(self, shard_id: str) -> tuple[StartingPosition, EndPosition]:
         """Start and end of a shard."""
         return (self.starts or {}).get(shard_id, self.start), (self.ends or {}).get(shard_id, self.end)
-
-
-def split_start(options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """The options without a start by shard (JSON), which is returned; a time alone becomes an AT_TIMESTAMP."""
-    rest = dict(options)
-    key = next((key for key in rest if key.lower() == START_OPTION.lower()), None)
-    value = "" if key is None else rest[key].strip()
-    if key is not None and value.startswith("{"):
-        del rest[key]
-        return rest, value
-    if key is not None and value[:1].isdigit():
-        rest[key] = f"AT_TIMESTAMP {value}"
-    return rest, None
 
 
 def _start(properties: Properties) -> StartingPosition:
@@ -117,35 +106,25 @@ def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
         raise ConfigurationError(END_OPTION, given, f"{_VALID_END}; a time is {error.valid}") from None
 
 
-def _starts(given: str) -> dict[str, StartingPosition]:
-    return {
-        shard: StartingPosition.trim_horizon()
-        if position.upper() == "TRIM_HORIZON"
-        else StartingPosition(PositionType.AT_SEQUENCE_NUMBER, _sequence(START_OPTION, position, _VALID_START))
-        for shard, position in _by_shard(START_OPTION, given, _VALID_START).items()
-    }
+def _starts(properties: Properties, streams: Sequence[str]) -> dict[str, StartingPosition] | None:
+    states = starts_by_shard(properties, streams)
+    return None if states is None else {shard: _start_of(state) for shard, state in states.items()}
+
+
+def _start_of(state: ShardState) -> StartingPosition:
+    """A range includes its start. Raises: ConfigurationError for a start that is only for queries."""
+    if state.position is not None or state.ended or state.start.type is PositionType.LATEST:
+        reason = "a start behind a record or at the tip is for queries"
+        raise ConfigurationError(
+            START_OPTION, str(state.position or "LATEST or SHARD_END"), _VALID_START, reason=reason
+        )
+    return state.start
 
 
 def _ends(given: str, now: EndPosition) -> dict[str, EndPosition]:
     return {
         shard: now
-        if position.upper() == "NOW"
-        else EndPosition(now.arrival_ms, int(_sequence(END_OPTION, position, _VALID_END)))
-        for shard, position in _by_shard(END_OPTION, given, _VALID_END).items()
+        if str(position).upper() == "NOW"
+        else EndPosition(now.arrival_ms, int(sequence_number(END_OPTION, position, _VALID_END)))
+        for shard, position in json_by_shard(END_OPTION, given, _VALID_END).items()
     }
-
-
-def _by_shard(option: str, given: str, valid: str) -> dict[str, str]:
-    try:
-        positions = json.loads(given)
-    except ValueError as error:
-        raise ConfigurationError(option, given, valid, reason=str(error)) from None
-    if not positions or not all(isinstance(position, str) for position in positions.values()):
-        raise ConfigurationError(option, given, valid)
-    return dict(positions)
-
-
-def _sequence(option: str, position: str, valid: str) -> str:
-    if not position.isdecimal():
-        raise ConfigurationError(option, position, valid)
-    return position

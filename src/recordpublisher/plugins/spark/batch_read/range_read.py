@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordpublisher.fetcher.pipeline.bounds import Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
@@ -21,6 +21,7 @@ from ..outages import OutageWatch
 from ..source.read_task import ReadShards
 from .arrivals import Arrivals
 from .batch_plan import ShardRange
+from .positions import END_OPTION
 
 LOG = logging.getLogger("recordpublisher.spark")
 PUBLISHER = "POLLING"
@@ -70,7 +71,7 @@ class RangeRead:
         self._outages = OutageWatch(self.max_outage_ms, self.clock)
 
     def rows(self) -> Iterator[Any]:
-        """The rows as Arrow batches. Raises: DataLossError, OutageError; every error that is no outage, at once."""
+        """The rows as Arrow batches. Raises: ConfigurationError, DataLossError, OutageError; every error that is no outage, at once."""
         shard, state, is_first = self.part.shard, ShardState(self.part.start), True
         while True:
             rows = RowsBefore(self.part, self.schema, self.memory)
@@ -79,10 +80,21 @@ class RangeRead:
             if is_first and outcome.records:
                 self._check_first(rows)
                 is_first = False
+            if outcome.at_tip and not outcome.state.ended and not rows.is_past:
+                self._check_end()
             yield from rows.drain()
             if rows.is_past or outcome.at_tip or outcome.state.ended:
                 return
             state = outcome.state
+
+    def _check_end(self) -> None:
+        """An end behind the tip of an open shard would give the next action more rows. An end by time has passed, so no more can come."""
+        end = self.part.end.sequence
+        if end is not None:
+            reason = f"{self.part.shard.key} has no record at or behind it yet"
+            raise ConfigurationError(
+                END_OPTION, str(end), "the sequence number of a record that is there, a time, or NOW", reason=reason
+            )
 
     def _note_outage(self, outcome: ShardOutcome) -> None:
         if outcome.failure is not None and not outcome.records:

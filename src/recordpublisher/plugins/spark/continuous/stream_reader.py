@@ -80,7 +80,8 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
-        return self._driver().figures or None
+        figures, texts = self._driver().figures, self._options.warnings.texts
+        return {**figures, "warnings": list(texts)} if figures and texts else figures or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the tips of the shards (Trigger.AvailableNow)."""
@@ -105,6 +106,7 @@ class ContinuousStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _driver(self) -> QueryDriver:
         if self._query_driver is None:
             log_to_stderr()
+            self._options.warnings.tell()
             LOG.warning(EXPERIMENTAL)
             self._query_driver = query_driver(self._options, self._store(), worker_loop(), SystemClock())
         return self._query_driver

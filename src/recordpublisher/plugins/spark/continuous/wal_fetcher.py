@@ -7,12 +7,10 @@ import logging
 from dataclasses import replace
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..dropped_streams import dropped_streams
@@ -20,6 +18,7 @@ from ..options import SparkOptions
 from ..service.kinesis_service import KinesisService
 from ..service.planning_port import PlanningPort
 from ..service.task_properties import task_properties
+from ..source.initial_shards import initial_shards, pinned
 from ..source.query_warnings import QueryWarnings
 from ..unknown_options import SPARK_OPTIONS
 from .back_pressure import BackPressure
@@ -99,16 +98,14 @@ class WalFetcher:
 
 
 def starting_state(options: SparkOptions, service: PlanningPort) -> State:
-    """A snapshot of a job that has read nothing: every listed shard at the job's starting position, LATEST as a time (P3).
+    """A snapshot of a job that has read nothing: every shard at its starting position, LATEST as a time (P3).
 
-    Raises: StreamNotFoundError, KinesisError.
+    Raises: as `initial_shards`.
     """
-    start, pinned_ms = service.starting_position(), None
-    if start.type is PositionType.LATEST:
-        pinned_ms = service.server_time_ms(options.streams[0])
-        start = StartingPosition.at_timestamp(pinned_ms)
-    shards = {shard.key: ShardState(start) for stream in options.streams for shard in service.list_shards(stream)}
-    return snapshot_to_json(shards, pinned_ms, 1, 0, 1)
+    given = service.starting_position()
+    start = pinned(given, options.streams[0], service)
+    shards = {shard.key: state for shard, state in initial_shards(options, service, start)}
+    return snapshot_to_json(shards, None if start == given else start.timestamp_ms, 1, 0, 1)
 
 
 async def _check_streams(options: SparkOptions, store: WriteOnceStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from typing import Any
 
@@ -17,17 +18,21 @@ from recordpublisher.publishers.properties.table import PROMETHEUS_ADDRESS
 from ..python_worker import worker_loop
 from .progress_metrics import page_of_queries
 
+LOG = logging.getLogger("recordpublisher.spark")
+
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
     """`spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))` serves `/metrics` in this process: the driver's, or the
     client's over Spark Connect.
 
-    The figures are those of `latestOffset` in the progress, for each query that reads with this library.
+    The figures are those of `latestOffset` in the progress, for each query that reads with this library. Its `warnings` are logged in this
+    process, each once a run: Spark's own processes write theirs to the driver's stderr, which a notebook may not show.
     """
 
     def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
         """Listen at host:port; port 0 takes a free one. Raises: ConfigurationError when the address cannot be used."""
         self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        self._logged: dict[str, set[str]] = {}
         self._pages = HttpPages({"/metrics": self._page})
         host, port = host_and_port(address)
         try:
@@ -59,6 +64,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Forget the run."""
         self._runs.pop(str(event.runId), None)
+        self._logged.pop(str(event.runId), None)
 
     def _keep(self, progress: Any) -> None:
         found = [figures for source in progress.sources if (figures := _figures_of(source.latestOffset)) is not None]
@@ -66,6 +72,14 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
             of_query = {"inputRowsPerSecond": progress.inputRowsPerSecond, "batchDurationMs": progress.batchDuration}
             name = progress.name or str(progress.id)
             self._runs[str(progress.runId)] = (name, [{**of_query, **figures} for figures in found])
+            self._log_warnings(str(progress.runId), name, found)
+
+    def _log_warnings(self, run: str, name: str, found: list[dict[str, Any]]) -> None:
+        logged = self._logged.setdefault(run, set())
+        for text in dict.fromkeys(text for figures in found for text in figures.get("warnings", ())):
+            if text not in logged:
+                logged.add(text)
+                LOG.warning("query %s: %s", name, text)
 
     async def _page(self) -> Page:
         return Page(page_of_queries(list(self._runs.values())).encode(), content_type=CONTENT_TYPE)

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
@@ -20,6 +20,7 @@ from ..service.planning_port import PlanningPort
 from .batch_alignment import AlignmentSettings
 from .batch_offset import BatchOffset, ShardOffset, random_id
 from .batch_progress import QueryProgress
+from .initial_shards import initial_shards, pinned
 from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .next_offset import AvailableNow, PlanInputs, next_offset
 from .planning_pause import (
@@ -80,12 +81,12 @@ class BatchPlanner:
         self._warnings = QueryWarnings(self.options)
 
     def initial_offset(self) -> BatchOffset:
-        """Where a new query starts: every listed shard. LATEST becomes the service's time before the listing (P3)."""
+        """Where a new query starts. LATEST becomes the service's time before the listing (P3)."""
         self._check_location()
-        start = self._pinned(self.service.starting_position())
-        shards = [shard for stream in self.options.streams for shard in self.service.list_shards(stream)]
-        offset = BatchOffset(random_id(), "start", 0, self.clock.now_ms(), _unread_shards(shards, start))
-        return replace(offset, start=start)
+        start = pinned(self.service.starting_position(), self.options.streams[0], self.service)
+        shards = initial_shards(self.options, self.service, start)
+        entries = {shard.key: ShardOffset(shard, state) for shard, state in shards}
+        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, start=start)
 
     def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset | NoBatchReason:
         """The plan of the next batch, or why there is none. Raises: OutageError."""
@@ -115,7 +116,8 @@ class BatchPlanner:
         if self._progress is None:
             return None
         worst = self._least_retention_left(self._progress.reached)
-        return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms}
+        warned = {"warnings": texts} if (texts := self._warnings.texts) else {}
+        return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch: remove the claims of batches long before it. An error is logged; the next commit tries again."""
@@ -248,11 +250,6 @@ class BatchPlanner:
 
     def _alignment(self) -> AlignmentSettings:
         return AlignmentSettings.of(self.options.properties)
-
-    def _pinned(self, start: StartingPosition) -> StartingPosition:
-        if start.type is not PositionType.LATEST:
-            return start
-        return StartingPosition.at_timestamp(self.service.server_time_ms(self.options.streams[0]))
 
     def _stream_names(self) -> set[str]:
         return {stream_name(stream) for stream in self.options.streams}

@@ -1,4 +1,4 @@
-"""QueryWarnings: warnings about a running query; those about its settings are logged once."""
+"""QueryWarnings: warnings about a running query. They are logged, those about its settings once, and shown in the progress."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ LOG = logging.getLogger("recordpublisher.spark")
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
 """How old the oldest unread record may be without a warning, as a part of the retention."""
+NEAR_LOSS = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
 WARM_UP_BATCHES = 3
 """The first batches start workers and clients, so their times are not representative."""
 
 
 class QueryWarnings:
-    """Owns the set of warnings that were logged already."""
+    """Owns what the progress shows: the last warning of each kind, after those about the options."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
-        self._given: set[str] = set()
+        self._texts = {text: text for text in options.warnings.texts}
         self._is_near_loss = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The warnings as the progress shows them."""
+        return list(self._texts.values())
 
     def after_batch(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn about the batch of `start`, once `offset` is planned."""
         if claims.missing:
             text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
-            LOG.warning(text, start.batch, claims.missing)
+            self._warn(text, start.batch, claims.missing)
         if start.batch > WARM_UP_BATCHES:
             self._short_lookahead(start, offset)
             self._tasks_one_after_the_other(start, claims)
@@ -40,15 +46,16 @@ class QueryWarnings:
         """Warn when the query falls so far behind that records may pass their stream's retention unread; again only after it caught up."""
         is_near = worst is not None and worst.left_ms < (1 - WARN_FROM_RETENTION_PART) * worst.retention_ms
         if worst is not None and is_near and not self._is_near_loss:
-            text = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
-            LOG.warning(text, worst.shard, worst.left_ms / HOUR_MS, worst.retention_ms / HOUR_MS)
+            self._warn(NEAR_LOSS, worst.shard, worst.left_ms / HOUR_MS, worst.retention_ms / HOUR_MS)
+        if not is_near:
+            self._texts.pop(NEAR_LOSS, None)
         self._is_near_loss = is_near
 
     def dropped_streams(self, streams: Collection[str]) -> None:
         """Warn of streams of the checkpoint that are no longer among the options."""
         if streams:
             text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
-            LOG.warning(text, ", ".join(sorted(streams)))
+            self._warn(text, ", ".join(sorted(streams)))
 
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the claim store is not the one that the batch was planned with."""
@@ -56,7 +63,7 @@ class QueryWarnings:
             "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
             "records come with the next one, including those that the sink already has"
         )
-        LOG.warning(text, offset.batch)
+        self._warn(text, offset.batch)
 
     def unread_batch(self, offset: BatchOffset) -> None:
         """Warn that an AvailableNow run ends because its sink did not read a batch."""
@@ -83,6 +90,9 @@ class QueryWarnings:
             self._once(text, start.tasks, max(began) - min(began))
 
     def _once(self, text: str, *values: object) -> None:
-        if text not in self._given:
-            self._given.add(text)
-            LOG.warning(text, *values)
+        if text not in self._texts:
+            self._warn(text, *values)
+
+    def _warn(self, text: str, *values: object) -> None:
+        LOG.warning(text, *values)
+        self._texts[text] = text % values

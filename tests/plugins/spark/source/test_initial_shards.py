@@ -1,0 +1,88 @@
+"""A query that starts at a position in each shard, over a simulated Kinesis. Record n of a shard has sequence number n."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recordpublisher.plugins.spark.continuous.wal_fetcher import starting_state
+from recordpublisher.plugins.spark.start_by_shard import STARTS
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.positions import StartingPosition
+
+from fakes.spark_kinesis import ARRIVED, NOW, SimulatedKinesis
+from fakes.spark_queries import options, query
+
+END = {"iteratorType": "SHARD_END", "iteratorPosition": ""}
+
+
+def after(sequence: str) -> dict[str, str]:
+    return {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": sequence}
+
+
+@pytest.fixture
+def kinesis() -> SimulatedKinesis:
+    return SimulatedKinesis(start=StartingPosition.latest())
+
+
+def delivered(kinesis, tmp_path, starts, **properties):
+    job = query(kinesis, tmp_path, **{STARTS.key: json.dumps(starts)}, **properties)
+    job.run()
+    return sorted(job.delivered())
+
+
+def test_a_shard_starts_at_the_record_that_is_named_and_one_that_is_not_named_starts_as_the_job(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    kinesis.add("b", [1, 2])
+    kinesis.add("c", [1, 2])
+    assert delivered(kinesis, tmp_path, {"a": "2", "b": after("1")}) == [("s/a", "2"), ("s/a", "3"), ("s/b", "2")]
+    kinesis.start = StartingPosition.trim_horizon()
+    found = delivered(kinesis, tmp_path / "other", {"a": "2", "b": "LATEST"})
+    assert found == [("s/a", "2"), ("s/a", "3"), ("s/c", "1"), ("s/c", "2")]
+
+
+@pytest.mark.parametrize("starts", [{"parent": "2"}, {"parent": END}])
+def test_s2_children_of_a_named_shard_are_read_from_their_beginning(kinesis, tmp_path, starts):
+    kinesis.add("parent", [1, 2])
+    left, right = kinesis.add("left", [3], ("parent",)), kinesis.add("right", [4], ("parent",))
+    kinesis.close("parent", left, right)
+    own = [] if starts["parent"] is END else [("s/parent", "2")]
+    assert delivered(kinesis, tmp_path, starts) == sorted([("s/left", "1"), ("s/right", "1"), *own])
+
+
+def test_ancestors_of_a_named_shard_count_as_read(kinesis, tmp_path):
+    kinesis.start = StartingPosition.trim_horizon()
+    kinesis.add("parent", [1, 2])
+    left, right = kinesis.add("left", [3, 4], ("parent",)), kinesis.add("right", [5], ("parent",))
+    kinesis.close("parent", left, right)
+    assert delivered(kinesis, tmp_path, {"left": "2"}) == [("s/left", "2"), ("s/right", "1")]
+
+
+def test_c2_a_shard_that_does_not_exist_is_named_unless_it_was_read_to_its_end(kinesis, tmp_path):
+    kinesis.add("a", [1])
+    assert delivered(kinesis, tmp_path, {"a": "1", "gone": END}) == [("s/a", "1")]
+    with pytest.raises(ConfigurationError, match="'startingPosition' has the value 'b'; the stream has no such shard"):
+        delivered(kinesis, tmp_path / "other", {"a": "1", "b": "5"})
+
+
+@pytest.mark.parametrize("start", ["2", after("2")])
+def test_s5_a_record_that_is_past_retention_is_a_loss(kinesis, tmp_path, start, caplog):
+    kinesis.add("a", [1, 2, 3])
+    kinesis.oldest_ms = ARRIVED + 2
+    with pytest.raises(
+        DataLossError, match="s/a does not have the record 2 any more, at which startingPosition begins"
+    ):
+        delivered(kinesis, tmp_path, {"a": start})
+    found = delivered(kinesis, tmp_path / "other", {"a": start}, **{"flink.state.dataloss": "CONTINUE"})
+    assert found[-1] == ("s/a", "3")
+    assert "going on at the oldest record" in caplog.text
+
+
+def test_mode_continuous_starts_at_the_same_positions(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    kinesis.add("b", [1])
+    job = options(tmp_path, **{STARTS.key: json.dumps({"a": "2"})})
+    shards = starting_state(job, kinesis)["shards"]
+    assert shards["s/a"]["start"] == {"type": "AT_SEQUENCE_NUMBER", "sequence": "2"}
+    assert shards["s/b"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": NOW}

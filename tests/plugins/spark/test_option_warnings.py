@@ -1,0 +1,59 @@
+"""Warnings about options: once a load, by one of Spark's processes, and in the progress, from where the user's own process logs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from recordpublisher.plugins.spark.data_source import KinesisSource
+
+from processes.command_line import ROOT
+
+JOB = ROOT / "tests/spark_jobs/warnings_job.py"
+WARNED = "unknown option 'maxtask' is ignored; did you mean 'maxTasks'?"
+
+
+def source_of(tmp_path):
+    given = {"stream": "orders", "aws.region": "us-east-1", "metadatalocation": str(tmp_path), "maxtask": "4"}
+    return KinesisSource(given)
+
+
+def told(caplog):
+    return [record.getMessage() for record in caplog.records].count(WARNED)
+
+
+def test_load_says_it_and_what_is_made_of_the_source_later_does_not(tmp_path, caplog):
+    source = source_of(tmp_path)
+    source.schema()
+    assert told(caplog) == 1
+    source.query_options().warnings.tell()
+    assert told(caplog) == 1
+
+
+def test_the_planner_says_it_where_spark_did_not_ask_for_a_schema(tmp_path, caplog):
+    options = source_of(tmp_path).query_options()
+    assert told(caplog) == 0
+    options.warnings.tell()
+    assert told(caplog) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_each_warning_comes_once_and_reaches_the_users_process(kinesis, tmp_path):
+    stream = kinesis("warned")
+    stream.put(50)
+    options = stream.options(tmp_path, maxTask=4)
+    command = [sys.executable, str(JOB), str(tmp_path), json.dumps(options)]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    parts = re.split(r"^=== (.*)$", done.stderr, flags=re.MULTILINE)
+    lines = {name: text.count("'maxtask'") for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    assert lines == {"load": 1, "start": 0, "start with a schema": 1, "read": 1, "end": 0}
+    logged = json.loads(done.stdout.splitlines()[-1])
+    assert logged == [f"query q: {WARNED}"] * 2

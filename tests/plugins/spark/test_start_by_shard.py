@@ -1,0 +1,88 @@
+"""`startingPosition` as JSON: in our words, and as qubole's and awslabs' connectors store positions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.start_by_shard import starts_by_shard, with_starts
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+
+OLDEST = StartingPosition.trim_horizon()
+
+
+def starts_of(value: object, key: str = "startingposition", streams: str = "orders"):
+    given = {"streams": streams, key: value if isinstance(value, str) else json.dumps(value)}
+    options = SparkOptions.parse(with_starts(given), keeps_claims=False)
+    return starts_by_shard(options.properties, options.streams)
+
+
+def at(sequence: str) -> ShardState:
+    return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence))
+
+
+def test_a_sequence_number_is_the_first_record_to_read():
+    given = {"a": "17", "b": "TRIM_HORIZON", "c": "latest"}
+    assert starts_of(given) == {"a": at("17"), "b": ShardState(OLDEST), "c": ShardState(StartingPosition.latest())}
+
+
+@pytest.mark.parametrize("key", ["startingposition", "kinesis.startingposition"])
+def test_positions_that_other_connectors_stored_mean_what_they_mean_there(key):
+    stored = {
+        "metadata": {"streamName": "orders", "batchId": "7"},
+        "a": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "17"},
+        "b": {"iteratorType": "AT_SEQUENCE_NUMBER", "iteratorPosition": "18"},
+        "c": {"iteratorType": "AT_TIMESTAMP", "iteratorPosition": "1700000000123"},
+        "d": {"iteratorType": "SHARD_END", "iteratorPosition": ""},
+        "e": {"iteratorType": "TRIM_HORIZON", "iteratorPosition": ""},
+    }
+    assert starts_of(stored, key) == {
+        "a": ShardState(OLDEST, position=SequenceNumber("17")),
+        "b": at("18"),
+        "c": ShardState(StartingPosition.at_timestamp(1_700_000_000_123)),
+        "d": ShardState(OLDEST, ended=True),
+        "e": ShardState(OLDEST),
+    }
+
+
+@pytest.mark.parametrize(("is_last", "sub_sequence"), [("false", 3), ("true", -1)])
+def test_awslabs_positions_may_lie_inside_an_aggregate(is_last, sub_sequence):
+    entry = {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "17"}
+    stored = {"a": {**entry, "subSequenceNumber": "3", "isLast": is_last}}
+    assert starts_of(stored)["a"].position == SequenceNumber("17", sub_sequence)
+
+
+def test_without_json_there_is_no_start_by_shard():
+    assert starts_of("TRIM_HORIZON") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{a}", "startingPosition"),
+        ({}, "startingPosition"),
+        ({"a": 5}, "has the value '5'"),
+        ({"a": {"iteratorType": "SOON"}}, "an iteratorType of TRIM_HORIZON"),
+        ({"a": {"iteratorType": "AFTER_SEQUENCE_NUMBER"}}, "an iteratorPosition of digits for AFTER_SEQUENCE_NUMBER"),
+        ({"metadata": {"streamName": "clicks"}, "a": "5"}, "these positions are of the stream 'clicks'"),
+        ({"metadata": {"streamName": "orders"}}, "startingPosition"),
+    ],
+)
+def test_c2_a_wrong_start_is_named(value, words):
+    with pytest.raises(ConfigurationError) as raised:
+        starts_of(value)
+    assert words in str(raised.value)
+
+
+def test_c2_positions_by_shard_are_for_one_stream():
+    with pytest.raises(ConfigurationError, match="one stream, where positions are given by shard"):
+        starts_of({"a": "5"}, streams="orders,clicks")
+
+
+def test_c2_two_starts_by_shard_are_an_error():
+    with pytest.raises(ConfigurationError, match="one start"):
+        with_starts({"startingposition": '{"a": "5"}', "kinesis.startingposition": '{"a": "6"}'})
