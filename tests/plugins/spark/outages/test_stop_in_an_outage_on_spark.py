@@ -44,9 +44,15 @@ class Job:
         }
 
     def start(self) -> Any:
+        """Returns when the query's planner runs. Spark gives its process ten seconds to start, also on a busy machine."""
         frame = self.stream.load(self._spark, self._folder, **self._options)
-        checkpoint = str(self._folder / "checkpoint")
-        return frame.writeStream.foreachBatch(self._write).option("checkpointLocation", checkpoint).start()
+        writer = frame.writeStream.foreachBatch(self._write)
+        while True:
+            query = writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
+            while query.isActive and query.status["message"].startswith("Initializing"):
+                time.sleep(0.1)
+            if "failed to connect back" not in str(query.exception()):
+                return query
 
     def break_in_a_batch(self, query: Any) -> None:
         """The query ends in the middle of a batch."""
