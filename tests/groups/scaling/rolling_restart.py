@@ -1,6 +1,6 @@
-"""Restarts each worker of a group under load, and prints for how long each shard had no reader: `make rolling-restart STORE=postgresql`.
+"""Restarts each worker of a group under load and reshards; prints for how long shards had no reader: `make rolling-restart STORE=sqlite`.
 
-As a Deployment does: a new worker is started, and when it is ready, an old one gets SIGTERM.
+As a Deployment does: a new worker is started, and when it is ready, an old one gets SIGTERM. Nothing may be lost or repeated (E5).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from groups.load import SteadyLoad
 from groups.readers import moves
-from groups.repeats import repeats
+from groups.repeats import check_written
 from groups.stores import STORES
 from groups.worker_group import WorkerGroup, worker_group
 from processes.job_files import end
@@ -24,14 +24,29 @@ START_SECONDS = 300
 
 
 def restart_each(group: WorkerGroup, workers: int) -> None:
-    """Start the workers, and replace one after the other."""
+    """Start the workers, and replace one after the other; a shard is split after a third of them, and two are merged after two thirds."""
     names = [f"old-{number}" for number in range(workers)]
     for name in names:
         group.join(name)
     group.wait_until(lambda: all(group.written(name) for name in names), START_SECONDS)
-    for name in names:
+    reshards = {workers // 3: group.split, 2 * workers // 3: group.merge}
+    for number, name in enumerate(names):
         _join(group, name.replace("old", "new"))
+        reshards.get(number, lambda: None)()
         assert end(group.processes[name]) == 0, group.log(name)
+
+
+def end_all(group: WorkerGroup) -> None:
+    """End those that run now, and check what all have written: everything, in order, and nothing twice."""
+    group.wait_until_all_is_written()
+    for name, process in group.processes.items():
+        assert process.poll() == 0 or end(process) == 0, group.log(name)
+    assert check_written(group) == 0
+
+
+def unread_seconds(group: WorkerGroup) -> list[float]:
+    """For how long shards had no reader when they moved, the shortest time first."""
+    return sorted(move.seconds for move in moves({name: group.written(name) for name in group.processes}))
 
 
 def _join(group: WorkerGroup, name: str) -> None:
@@ -41,11 +56,9 @@ def _join(group: WorkerGroup, name: str) -> None:
 
 def report(group: WorkerGroup) -> str:
     """The figures."""
-    written = {name: group.written(name) for name in group.processes}
-    seconds = sorted(move.seconds for move in moves(written))
-    lost = len(group.sent - {each.sequence_number for lines in written.values() for each in lines})
+    seconds = unread_seconds(group)
     return (
-        f"{len(group.sent)} records, {lost} lost, {len(repeats(written))} repeated; {len(seconds)} moves; "
+        f"{len(seconds)} moves; "
         f"without a reader: median {statistics.median(seconds):.1f} s, "
         f"90 % {seconds[int(len(seconds) * 0.9)]:.1f} s, most {seconds[-1]:.1f} s"
     )
@@ -65,11 +78,12 @@ def main() -> None:
         began = time.monotonic()
         with SteadyLoad(group, given.shards, ROUNDS_PER_SECOND):
             restart_each(group, given.workers)
-        group.wait_until_all_is_written()
         took = time.monotonic() - began
+        load = os.getloadavg()[0]
+        end_all(group)
         print(
             f"{given.store}, {given.workers} workers, {given.shards} shards, {took:.0f} s, "
-            f"load of the machine {os.getloadavg()[0]:.1f}: {report(group)}"
+            f"load of the machine {load:.1f}: {report(group)}"
         )
 
 
