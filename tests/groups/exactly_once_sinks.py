@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pyarrow.parquet as pq
 
+from groups.stores import STORES
 from servers.postgresql import serve_postgresql
 
 TABLE = "CREATE TABLE written (shard_id text, sequence_number text)"
@@ -55,6 +56,13 @@ def sql_on_postgresql(folder: Path) -> Iterator[Target]:
 
 
 @contextmanager
+def sql_beside_dynamodb(folder: Path) -> Iterator[Target]:
+    """Rows and positions in PostgreSQL, leases in DynamoDB Local."""
+    with sql_on_postgresql(folder) as target, STORES["dynamodb"](folder) as store:
+        yield target._replace(properties={**target.properties, **store})
+
+
+@contextmanager
 def jsonl(folder: Path) -> Iterator[Target]:
     out = folder / "out"
 
@@ -81,4 +89,11 @@ def _sql(uri: str) -> dict[str, Any]:
     return {"flink.sink": "sql", "flink.sink.sql.uri": uri, "flink.sink.sql.table": "written"}
 
 
-SINKS = {"sqlite": sql_on_sqlite, "postgresql": sql_on_postgresql, "jsonl": jsonl, "parquet": parquet}
+LEASES_ELSEWHERE = "postgresql, leases in dynamodb"
+SINKS = {
+    "sqlite": sql_on_sqlite,
+    "postgresql": sql_on_postgresql,
+    "jsonl": jsonl,
+    "parquet": parquet,
+    LEASES_ELSEWHERE: sql_beside_dynamodb,
+}

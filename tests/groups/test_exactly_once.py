@@ -10,16 +10,18 @@ from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.properties.properties import Properties
 
-from groups.exactly_once_sinks import SINKS
+from groups.exactly_once_sinks import LEASES_ELSEWHERE, SINKS
 from groups.load import SteadyLoad
 from groups.worker_group import SHARDS, TIMES, worker_group
 from processes.job_files import end
 from processes.process_faults import kill
 
-pytestmark = [pytest.mark.kills, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
+MARKS = {LEASES_ELSEWHERE: pytest.mark.compare}
+"""Maven: it belongs to `make compare`."""
 
 
-@pytest.fixture(params=SINKS)
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, pytest.mark.kills)) for name in SINKS])
 def target(request, tmp_path):
     with SINKS[request.param](tmp_path) as target:
         yield target
@@ -29,7 +31,9 @@ def owners(properties):
     """How many workers have shards."""
 
     async def read():
-        store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", Properties(), job="orders")
+        store = conditional_store_of(
+            properties["flink.state.uri"], "flink.state.uri", Properties(properties), job="orders"
+        )
         try:
             table = await GroupStore(store, 30).read_table()
             return 0 if table is None else len(table.document.owners)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -19,11 +19,16 @@ P = TypeVar("P", bound="CountingProxy")
 _HOP_HEADERS = {"Host", "Content-Length", "Transfer-Encoding", "Connection"}
 
 
+def kept(headers: Mapping[str, str], *besides: str) -> dict[str, str]:
+    """The headers that are passed on."""
+    return {key: value for key, value in headers.items() if key not in _HOP_HEADERS | {*besides}}
+
+
 class CountingProxy:
-    """Owns the counts since the last `reset`: calls by name, and `write` and `read` units."""
+    """Owns the counts since the last `reset`: calls by name, and `write` and `read` units. `target`: the URL that it passes calls on to."""
 
     def __init__(self, target: str) -> None:
-        self._target = target
+        self.target = target
         self.counts: Counter[str] = Counter()
         self.url = ""
 
@@ -51,16 +56,14 @@ class CountingProxy:
         body, name = await request.read(), request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         if name in WRITES + READS:
             body = json.dumps({**json.loads(body), "ReturnConsumedCapacity": "TOTAL"}).encode()
-        headers = {key: value for key, value in request.headers.items() if key not in _HOP_HEADERS}
+        headers = kept(request.headers)
         async with self._session.request(
-            request.method, self._target + request.path_qs, data=body, headers=headers
+            request.method, self.target + request.path_qs, data=body, headers=headers
         ) as response:
             content = await response.read()
             self._count(name, response.status, content)
-            kept = {
-                key: value for key, value in response.headers.items() if key not in _HOP_HEADERS | {"Content-Encoding"}
-            }
-            return web.Response(status=response.status, body=content, headers=kept)
+            answered = kept(response.headers, "Content-Encoding")
+            return web.Response(status=response.status, body=content, headers=answered)
 
     def _count(self, name: str, status: int, content: bytes) -> None:
         self.counts[name] += 1
@@ -71,7 +74,7 @@ class CountingProxy:
 
 
 @contextmanager
-def counting_proxy(target: str, kind: type[P] = CountingProxy) -> Iterator[P]:
+def counting_proxy(target: str, kind: Callable[[str], P] = CountingProxy) -> Iterator[P]:
     """A proxy that runs in a thread. A refused conditional write counts as one unit, as DynamoDB bills it for a small item."""
     proxy, loop = kind(target), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
