@@ -15,7 +15,8 @@ from .sink_database import SinkDatabase
 
 CALM_SECONDS, SETTLED_SECONDS = 1200.0, 60.0
 """After the faults end: within which time everything must be read and balanced; and for how long nothing may move then."""
-CHECK_SECONDS = 5.0
+CHECK_SECONDS, HANDOVER_SECONDS = 5.0, 20.0
+"""A hand-over that an earlier plan has begun may still be under way when the shares are equal."""
 MAX_PROCESSES = 6
 
 
@@ -69,6 +70,7 @@ class SimulatedGroup:
         end = simulator.now + CALM_SECONDS
         while simulator.now < end and not self._has_failed() and self._missing:
             simulator.run(simulator.now + CHECK_SECONDS, self._has_failed)
+        simulator.run(simulator.now + HANDOVER_SECONDS, self._has_failed)
         self._raise_failures()
         expect(not self._missing, "liveness", self._missing)
         takes = checker.counts["takes"]
