@@ -6,76 +6,57 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from .group_schedule import GroupEvent, GroupSchedule, random_schedule
+from .calm_schedule import calm, event
+from .group_schedule import GroupSchedule
 from .shared_store import MAX_LAG_SECONDS, Faults
-
-
-def _calm(seed: int, *events: GroupEvent, workers: int = 3, roots: int = 6, records: int = 150) -> GroupSchedule:
-    """Without faults, but for the events; every shard has records for a few minutes."""
-    return replace(
-        random_schedule(seed),
-        is_graceful=False,
-        workers=workers,
-        roots=roots,
-        records=records,
-        disturbed_seconds=120.0,
-        faults=Faults(0.0, 0.0, 0.1, 0.0, 0.0),
-        timeout=2.0,
-        lookahead=None,
-        is_transactional=False,
-        events=events,
-    )
-
-
-def _event(kind: str, at: float, seconds: float = 0.0, choice: float = 0.0) -> GroupEvent:
-    return GroupEvent(at, kind, choice, seconds)
+from .trapped_schedules import TRAPPED
 
 
 def cut_off(seed: int) -> GroupSchedule:
     """A worker loses the store for a minute and goes on reading (E4, E9)."""
-    return _calm(seed, _event("cut-off", 40, 60))
+    return calm(seed, event("cut-off", 40, 60))
 
 
 def cut_off_for_a_lease(seed: int) -> GroupSchedule:
     """Workers lose the store for about the lease duration: a heartbeat may arrive just before the seal (E3)."""
     draw = random.Random(seed)
-    events = [_event("cut-off", at, draw.uniform(18, 26), draw.random()) for at in range(20, 120, 12)]
-    return replace(_calm(seed, *events, workers=4), faults=Faults(0.0, 0.0, 1.0, 0.0, 0.0))
+    events = [event("cut-off", at, draw.uniform(18, 26), draw.random()) for at in range(20, 120, 12)]
+    return replace(calm(seed, *events, workers=4), faults=Faults(0.0, 0.0, 1.0, 0.0, 0.0))
 
 
 def sleep_and_wake_offline(seed: int) -> GroupSchedule:
     """A machine sleeps, its wall clock is set back on waking, and it wakes without a network (E4)."""
-    return replace(_calm(seed, _event("sleep", 40, 45)), clock="asleep")
+    return replace(calm(seed, event("sleep", 40, 45)), clock="asleep")
 
 
 def pause_and_resume_offline(seed: int) -> GroupSchedule:
     """A virtual machine is paused, no clock but the wall clock counts that, and it goes on without a network (E4)."""
-    return replace(_calm(seed, _event("sleep", 40, 45)), clock="paused")
+    return replace(calm(seed, event("sleep", 40, 45)), clock="paused")
 
 
 def suspended_for_long(seed: int) -> GroupSchedule:
     """A worker wakes when its shards have owners and its documents are deleted (E1)."""
-    schedule = _calm(seed, _event("suspend", 40, 85, 0.1), _event("suspend", 50, 75, 0.9))
+    schedule = calm(seed, event("suspend", 40, 85, 0.1), event("suspend", 50, 75, 0.9))
     return replace(schedule, faults=Faults(0.0, 0.0, 1.5, 0.0, 0.0), timeout=5.0)
 
 
 def deleted_while_suspended(seed: int) -> GroupSchedule:
     """A worker wakes without the store of its group, and takes a checkpoint when its row in the sink is deleted (E1)."""
-    return replace(_calm(seed, _event("sleep", 40, 80)), is_transactional=True)
+    return replace(calm(seed, event("sleep", 40, 80)), is_transactional=True)
 
 
 def late_answers(seed: int) -> GroupSchedule:
     """Answers arrive seconds after the heartbeats took effect; then a worker loses the store (E4)."""
     draw = random.Random(seed)
-    events = [_event("cut-off", at, 40, draw.random()) for at in (40, 90)]
-    return replace(_calm(seed, *events, workers=5), faults=Faults(0.4, 0.0, 0.1, 0.0, 9.0), timeout=9.0)
+    events = [event("cut-off", at, 40, draw.random()) for at in (40, 90)]
+    return replace(calm(seed, *events, workers=5), faults=Faults(0.4, 0.0, 0.1, 0.0, 9.0), timeout=9.0)
 
 
 def killed_with_calls_under_way(seed: int) -> GroupSchedule:
     """Calls of killed workers reach a slow store while the others take over (E3, E12)."""
     draw = random.Random(seed)
-    events = [_event(kind, at, 0, draw.random()) for at in range(20, 120, 15) for kind in ("crash", "join")]
-    return replace(_calm(seed, *events), faults=Faults(0.3, 0.0, 1.5, 35.0, 0.0), timeout=5.0)
+    events = [event(kind, at, 0, draw.random()) for at in range(20, 120, 15) for kind in ("crash", "join")]
+    return replace(calm(seed, *events), faults=Faults(0.3, 0.0, 1.5, 35.0, 0.0), timeout=5.0)
 
 
 def killed_while_committing(seed: int) -> GroupSchedule:
@@ -85,36 +66,36 @@ def killed_while_committing(seed: int) -> GroupSchedule:
 
 def suspended_while_committing(seed: int) -> GroupSchedule:
     """Workers are suspended at their calls for about as long as it takes to replace them (E1, E3)."""
-    schedule = replace(_calm(seed, workers=4), is_transactional=True)
+    schedule = replace(calm(seed, workers=4), is_transactional=True)
     return replace(schedule, faults=Faults(0.1, 0.01, 1.5, 35.0, 9.0), timeout=5.0)
 
 
 def alone(seed: int) -> GroupSchedule:
     """One worker whose calls are often lost: nobody else changes the table (E5)."""
-    return replace(_calm(seed, workers=1, roots=4, records=20), faults=Faults(0.2, 0.0, 0.1, 0.0, 0.0))
+    return replace(calm(seed, workers=1, roots=4, records=20), faults=Faults(0.2, 0.0, 0.1, 0.0, 0.0))
 
 
 def handovers(seed: int) -> GroupSchedule:
     """Workers come and go every few seconds, and nothing else happens: no record may be written twice (E5)."""
     draw = random.Random(seed)
-    events = [_event(draw.choice(["join", "join", "leave"]), at, 0, draw.random()) for at in range(10, 160, 7)]
-    schedule = replace(_calm(seed, *events), is_graceful=True, disturbed_seconds=160.0)
+    events = [event(draw.choice(["join", "join", "leave"]), at, 0, draw.random()) for at in range(10, 160, 7)]
+    schedule = replace(calm(seed, *events), is_graceful=True, disturbed_seconds=160.0)
     return replace(schedule, faults=Faults(0.0, 0.0, 1.0, 0.0, 0.0), lookahead=draw.choice([None, 60]))
 
 
 def old_reads(seed: int) -> GroupSchedule:
     """Workers are killed and replaced, and reads that need not be consistent are old (E8)."""
     draw = random.Random(seed)
-    events = [_event(kind, at, 0, draw.random()) for at in range(15, 120, 10) for kind in ("crash", "join")]
-    return replace(_calm(seed, *events, roots=7), faults=Faults(0.0, 0.0, 0.1, 0.0, 0.0, MAX_LAG_SECONDS))
+    events = [event(kind, at, 0, draw.random()) for at in range(15, 120, 10) for kind in ("crash", "join")]
+    return replace(calm(seed, *events, roots=7), faults=Faults(0.0, 0.0, 0.1, 0.0, 0.0, MAX_LAG_SECONDS))
 
 
 def rolling_restarts(seed: int) -> GroupSchedule:
     """All workers are replaced, all at once or one by one, over a slow store (E5)."""
     draw = random.Random(seed)
     kinds = ["join", "leave", "leave", "join", "leave-all", "join"]
-    events = [_event(kind, 15 * step + draw.uniform(0, 12), 0, draw.random()) for step, kind in enumerate(kinds * 2)]
-    schedule = replace(_calm(seed, *events, workers=2), is_graceful=True, disturbed_seconds=200.0)
+    events = [event(kind, 15 * step + draw.uniform(0, 12), 0, draw.random()) for step, kind in enumerate(kinds * 2)]
+    schedule = replace(calm(seed, *events, workers=2), is_graceful=True, disturbed_seconds=200.0)
     return replace(schedule, faults=Faults(0.05, 0.0, 1.5, 3.0, 3.0), timeout=5.0)
 
 
@@ -122,13 +103,13 @@ def reshards(seed: int) -> GroupSchedule:
     """Short shards are split and merged while workers come and go (E7, E8)."""
     draw = random.Random(seed)
     events = [
-        _event(draw.choice(["reshard", "reshard", "join", "leave"]), at, 0, draw.random()) for at in range(5, 120, 6)
+        event(draw.choice(["reshard", "reshard", "join", "leave"]), at, 0, draw.random()) for at in range(5, 120, 6)
     ]
-    schedule = replace(_calm(seed, *events, records=12, roots=3), is_graceful=True)
+    schedule = replace(calm(seed, *events, records=12, roots=3), is_graceful=True)
     return replace(schedule, faults=Faults(0.03, 0.0, 1.0, 3.0, 3.0), timeout=5.0, lookahead=60)
 
 
-DIRECTED: dict[str, Callable[[int], GroupSchedule]] = {
+DIRECTED: dict[str, Callable[[int], GroupSchedule]] = TRAPPED | {
     each.__name__: each
     for each in (
         cut_off, cut_off_for_a_lease, sleep_and_wake_offline, pause_and_resume_offline, suspended_for_long, late_answers,

@@ -115,6 +115,10 @@ class GroupChecker:
         record = _record(after)
         if before is not None:
             self._check_seal(_record(before), record)
+            known, now = (
+                -1 if each.group_watermark is None else each.group_watermark for each in (_record(before), record)
+            )
+            expect(known <= now, "E8", f"the watermark of {record.worker} falls from {known} to {now}")
         self._beat_at[record.worker] = self._simulator.now
         self.counts["sealed"] += record.is_sealed
         self.group_watermark = max(self.group_watermark, record.group_watermark or -1)

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from .shared_store import MAX_LAG_SECONDS, Faults
+from .traps import Trap
 
 KINDS = ["join", "leave", "leave-all", "crash", "cut-off", "suspend", "sleep", "reshard", "pause"]
 """`suspend` stops a process, `cut-off` loses its calls to the store; `sleep` does both, as when a laptop sleeps and wakes offline."""
@@ -50,6 +51,13 @@ class GroupSchedule:
     events: tuple[GroupEvent, ...]
     traffic_changes: tuple[float, ...]
     """When a shard gets another load."""
+    traps: tuple[Trap, ...] = ()
+    flush_seconds: float | None = None
+    """How long flushes of the sink take, at most; None: short, mostly."""
+    seals: int | None = None
+    """How many workers are sealed before the disturbances end."""
+    quiet: tuple[float, float] | None = None
+    """Between these times no shard moves."""
 
 
 def random_schedule(seed: int) -> GroupSchedule:

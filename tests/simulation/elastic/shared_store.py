@@ -12,6 +12,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 from recordpublisher.publishers.errors import FencedError
 
 from ..simulator import Process, Simulator
+from .traps import Trap, Traps
 
 MAX_LAG_SECONDS = 3.0
 
@@ -92,16 +93,19 @@ class StoreClient(ConditionalStore):
         self._faults = faults
         self._random = draw
         self.suspend: Callable[[], None] = lambda: None
+        self.traps = Traps((), "")
+        self.on_trap: Callable[[Trap], None] = lambda trap: None
+        """Suspends, kills or cuts off the process."""
         self.is_cut_off = False
 
     async def get(self, name: str) -> VersionedValue | None:
         return await self.request(lambda: self._shared.values.get(name))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        return await self.request(lambda: self._shared.put(name, value, None))
+        return await self.request(lambda: self._shared.put(name, value, None), name)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        return await self.request(lambda: self._shared.put(name, value, expected))
+        return await self.request(lambda: self._shared.put(name, value, expected), name)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         lag = self._lag
@@ -118,21 +122,34 @@ class StoreClient(ConditionalStore):
     async def delete(self, *names: str) -> None:
         await self.request(lambda: self._shared.delete(names))
 
-    async def request(self, operation: Callable[[], Any]) -> Any:
+    async def before_write(self, name: str) -> None:
+        """The process may be suspended here, too: before the time-out of the call begins."""
+        await self._maybe_suspend()
+        for trap in self.traps.of(name, self._simulator.now, sent=False).values():
+            self.on_trap(trap)
+            await asyncio.sleep(0)
+
+    async def request(self, operation: Callable[[], Any], written: str = "") -> Any:
         """Send a request and wait for its answer, for ever if either is lost. The process may be suspended before, meanwhile and after."""
+        traps = self.traps.of(written, self._simulator.now, sent=True)
         await self._maybe_suspend()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._send(operation, answer)
+        self._send(operation, answer, traps)
+        for trap in traps.values():
+            if trap.what in ("kill", "cut-off"):
+                self._simulator.after(0.0, lambda trap=trap: self.on_trap(trap))
         await self._maybe_suspend()
         result = await answer
         await self._maybe_suspend()
         return result
 
-    def _send(self, operation: Callable[[], Any], answer: asyncio.Future[Any]) -> None:
+    def _send(self, operation: Callable[[], Any], answer: asyncio.Future[Any], traps: Mapping[str, Trap]) -> None:
         draw, faults = self._random, self._faults
         there, back = self._delay(faults.late_request), self._delay(faults.late_answer)
+        there += traps["late request"].seconds if "late request" in traps else 0.0
+        back += traps["late answer"].seconds if "late answer" in traps else 0.0
         is_request_lost = self._has_fault() or self.is_cut_off
-        is_answer_lost = self._has_fault()
+        is_answer_lost = self._has_fault() or "lost answer" in traps
 
         def apply() -> None:
             result, error = _outcome(operation)

@@ -48,7 +48,13 @@ class SimulatedGroup:
                 simulator.at(at, self._shards.change_traffic)
             for event in schedule.events:
                 simulator.at(event.at, lambda event=event: self._apply(event))
+            if schedule.quiet is not None:
+                begin, end = schedule.quiet
+                simulator.at(begin, lambda: self._expect_no_takes_until(end))
             simulator.run(schedule.disturbed_seconds, self._has_failed)
+            if schedule.seals is not None and not self._has_failed():
+                found = self.checker.counts["sealed"]
+                expect(found == schedule.seals, "E3", f"{found} workers are sealed instead of {schedule.seals}")
             schedule.faults.share = schedule.faults.suspensions = 0.0
             if not self._live:
                 self._join()
@@ -100,6 +106,7 @@ class SimulatedGroup:
         to_group: dict[str, Callable[[], object]] = {
             "join": lambda: self._join() if len(live) < MAX_PROCESSES else None,
             "reshard": self._shards.reshard,
+            "cut-off-all": lambda: [each.cut_off(event.seconds) for each in live],
             "leave-all": lambda: [each.leave() for each in live],
             "pause": lambda: None,
         }
@@ -115,6 +122,11 @@ class SimulatedGroup:
             to_group[event.kind]()
         elif live:
             to_one[event.kind](live[int(event.choice * len(live))])
+
+    def _expect_no_takes_until(self, end: float) -> None:
+        """Raises in the run: RuleViolationError."""
+        before = self.checker.counts["takes"]
+        self._simulator.at(end, lambda: expect(self.checker.counts["takes"] == before, "E6", "shards moved"))
 
     def _has_failed(self) -> bool:
         return self._simulator.has_failed

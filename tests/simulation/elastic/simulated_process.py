@@ -23,6 +23,7 @@ from .shared_store import SharedStore, StoreClient
 from .simulated_readers import SimulatedReaders
 from .simulated_shards import SimulatedShards
 from .sink_database import SinkDatabase, SinkPositions
+from .traps import Trap, Traps
 
 CLOCKS = ["stopped", "stopped", "asleep", "paused"]
 CHECKPOINT_SECONDS, LISTING_SECONDS = 8.0, 10.0
@@ -59,6 +60,18 @@ class SuspendableClock(Clock):
         return sum(min(end, now) - begin for begin, end in self._suspensions)
 
 
+class SuspendableGroupStore(GroupStore):
+    """A process can be suspended between two calls, where no time-out runs."""
+
+    def __init__(self, client: StoreClient, timeout: float) -> None:
+        super().__init__(client, timeout)
+        self._client = client
+
+    async def write(self, name: str, content: bytes, expected: str | None) -> str:
+        await self._client.before_write(name)
+        return await super().write(name, content, expected)
+
+
 class SimulatedProcess:
     """Owns the loop of a process, its connection to the store, and the present life of its worker."""
 
@@ -90,6 +103,7 @@ class SimulatedProcess:
         self.client.suspend = self._sink_client.suspend = lambda: self.suspend(
             self._random.choice([3, 15, 30, 90]) * self._random.random()
         )
+        self.client.traps, self.client.on_trap = Traps(schedule.traps, name), self._apply_trap
         self._listing = ShardListing(
             self._list_shards, MissingShards(self._exists), StartingPosition.trim_horizon(), self.clock, LISTING_SECONDS
         )
@@ -116,6 +130,14 @@ class SimulatedProcess:
         else:
             self.process.call_soon(self._leave)
 
+    def _apply_trap(self, trap: Trap) -> None:
+        if trap.what == "kill":
+            self.process.kill()
+        elif trap.what == "suspend":
+            self.suspend(trap.seconds)
+        else:
+            self.cut_off(trap.seconds)
+
     def cut_off(self, seconds: float) -> None:
         self.client.is_cut_off = True
 
@@ -138,8 +160,16 @@ class SimulatedProcess:
         while True:
             self.lives += 1
             name = f"{self.name}.{self.lives}"
-            readers = SimulatedReaders(name, self._simulator, self.process, self._shards, self._checker, self._random)
-            group = GroupStore(self.client, self._schedule.timeout)
+            readers = SimulatedReaders(
+                name,
+                self._simulator,
+                self.process,
+                self._shards,
+                self._checker,
+                self._random,
+                self._schedule.flush_seconds,
+            )
+            group = SuspendableGroupStore(self.client, self._schedule.timeout)
             positions = None
             if self._database is not None:
                 positions = SinkPositions(self._sink_client, self._database, name, self._schedule.timeout)

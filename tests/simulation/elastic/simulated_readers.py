@@ -43,6 +43,7 @@ class SimulatedReaders:
         shards: SimulatedShards,
         checker: GroupChecker,
         draw: random.Random,
+        flush_seconds: float | None = None,
     ) -> None:
         self.may_write: Callable[[], bool] = lambda: True
         self.detector: SuspensionDetector | None = None
@@ -54,6 +55,7 @@ class SimulatedReaders:
         self._shards = shards
         self._checker = checker
         self._random = draw
+        self._flush_seconds = flush_seconds
         self._readers: dict[str, _Reader] = {}
         self._writing: str | None = None
         self._written = asyncio.Event()
@@ -78,7 +80,8 @@ class SimulatedReaders:
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
-        await asyncio.sleep(self._random.choice([0.0, 0.1, 0.1, 2.0]) * self._random.random())
+        longest = self._random.choice([0.0, 0.1, 0.1, 2.0]) if self._flush_seconds is None else self._flush_seconds
+        await asyncio.sleep(longest * self._random.random())
         yield ReadPositions(positions)
 
     @property

@@ -74,7 +74,10 @@ class LeaseTaker:
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the table. Others may be faster: then this take follows theirs with those leases that are as they were."""
+        """Write the table. Others may be faster: then this take follows theirs with those leases that are as they were.
+
+        Only a worker that is not sealed may follow: what a sealed one left is deleted once the table has moved on (E12).
+        """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
             table = self._cache.table or before
@@ -85,6 +88,7 @@ class LeaseTaker:
             self._owned.on_take(taken, table.version)
             if await self._cache.replace(table.after(self._worker, taken=taken, ended=ended)):
                 return
+            await self._heartbeat.write()
 
     def _wanted(self, view: GroupView, plan: Mapping[str, str]) -> set[str]:
         now = self._clock.monotonic()

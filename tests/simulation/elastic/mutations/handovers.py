@@ -1,0 +1,192 @@
+"""Without one of the rules about taking and giving shards (E1, E5, E6, E7, E9)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from recordpublisher.fetcher.leases import shard_listing as listing_module
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.position_part import PositionKey
+from recordpublisher.fetcher.leases.group_observer import GroupObserver
+from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
+from recordpublisher.fetcher.leases.lease_giver import LeaseGiver
+from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
+from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases
+from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.worker import Worker
+
+from ..simulated_readers import SimulatedReaders
+from .patches import Patches
+
+
+def take_without_preparing() -> Patches:
+    """E5: the lease table is written before the taker has stored the positions."""
+
+    async def nothing(self: LeaseCheckpoints) -> None:
+        await asyncio.sleep(0)
+
+    return [(LeaseCheckpoints, "store_prepared", nothing)]
+
+
+def prepared_instead_of_released() -> Patches:
+    """E5: what is prepared replaces the position that was released, although the take may fail."""
+    positions = OwnedLeases.positions_with_prepared
+
+    def instead(self: OwnedLeases) -> Any:
+        shards = {key.shard for key in self._prepared}
+        found = positions(self)
+        return {key: stored for key, stored in found.items() if key in self._prepared or key.shard not in shards}
+
+    return [(OwnedLeases, "positions_with_prepared", instead)]
+
+
+def no_repeated_take() -> Patches:
+    """E5: a take whose answer was lost is not repeated."""
+    take = LeaseTaker.take
+
+    async def only_once(self: LeaseTaker, view: GroupView, plan: Any) -> bool:
+        if self._owned.prepared_at(view.table.version):
+            return False
+        return await take(self, view, plan)
+
+    return [(LeaseTaker, "take", only_once)]
+
+
+def failed_take_is_dropped() -> Patches:
+    """E5: what is prepared is dropped when the answer to the take is lost, though the take may still land."""
+
+    from recordpublisher.publishers.errors import StoreUnavailableError
+
+    take = LeaseTaker.take
+
+    async def dropping(self: LeaseTaker, view: GroupView, plan: Any) -> bool:
+        try:
+            return await take(self, view, plan)
+        except StoreUnavailableError:
+            self._owned._prepared.clear()
+            self._owned._sent_at.clear()
+            raise
+
+    return [(LeaseTaker, "take", dropping)]
+
+
+def released_before_stored() -> Patches:
+    """E5: a shard is named as released as soon as it is stopped."""
+    return [(OwnedLeases, "released", property(lambda self: {shard: self._epochs[shard] for shard in self._stopped}))]
+
+
+def stop_does_not_wait_for_the_write() -> Patches:
+    """E5: a shard is given up while a write of it is going on."""
+
+    async def stop(self: SimulatedReaders, shards: Any) -> None:
+        for shard in shards:
+            if shard in self._readers:
+                self._readers[shard].is_stopped = True
+
+    return [(SimulatedReaders, "stop", stop)]
+
+
+def positions_of_an_older_lease() -> Patches:
+    """E5: a checkpoint that began before a shard was stopped counts as its last one."""
+    positions = OwnedLeases.positions
+
+    def with_late_scope(self: OwnedLeases, scope: CheckpointScope, current: Any) -> Any:
+        return positions(self, self.checkpoint_scope(), current)
+
+    return [(OwnedLeases, "positions", with_late_scope)]
+
+
+def older_positions_after_an_unknown_commit() -> Patches:
+    """E1: after a commit whose outcome is unknown, older positions are stored again."""
+
+    def of_committed(self: OwnedLeases) -> Any:
+        keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
+        return {**self._prepared, **{key: stored for key, stored in self._committed.items() if key in keys}}
+
+    return [(OwnedLeases, "positions_with_prepared", of_committed)]
+
+
+def leave_without_stopping() -> Patches:
+    """E5: a worker that leaves takes a checkpoint and goes on reading until it is sealed."""
+
+    async def give_once(self: LeaseGiver) -> None:
+        await self._take_checkpoint()
+
+    return [(LeaseGiver, "give_once", give_once)]
+
+
+def leaving_worker_begins_shards() -> Patches:
+    """E5: a worker that leaves reads shards whose take lands late."""
+
+    def apply_table(self: Worker) -> None:
+        if (table := self._cache.table) is not None:
+            changes = self._owned.apply(table)
+            self._readers.drop(changes.lost)
+            for shard, stored in changes.begun.items():
+                self._readers.begin(shard, stored.state)
+
+    return [(Worker, "_apply_table", apply_table)]
+
+
+def take_from_live_workers() -> Patches:
+    """E5: a planned shard is taken although its owner lives and reads it."""
+
+    def is_free(self: GroupView, shard: str) -> bool:
+        return self.table.can_be_read(shard)
+
+    return [(GroupView, "is_free", is_free)]
+
+
+def children_before_parents() -> Patches:
+    """E7: a child is read although a parent has not ended."""
+    return [(LeaseTable, "can_be_read", lambda self, shard: not self.leases[shard].ended)]
+
+
+def answers_decide() -> Patches:
+    """E9: a take counts only if its answer arrived; the table is not looked at for it."""
+    apply = OwnedLeases.apply
+
+    def without_begin(self: OwnedLeases, table: LeaseTable) -> LeaseChanges:
+        mine = {key: stored for key, stored in self._prepared.items() if self._sent_at[key] + 1 < table.version}
+        for key in mine:
+            del self._prepared[key], self._sent_at[key]
+        owner = self._worker
+        kept = {
+            shard: lease
+            for shard, lease in table.leases.items()
+            if lease.owner != owner or PositionKey(shard, lease.epoch) not in mine
+        }
+        return apply(self, replace(table, leases=kept))
+
+    return [(OwnedLeases, "apply", without_begin)]
+
+
+def members_need_not_be_settled() -> Patches:
+    """E6: shards move as soon as a member is seen."""
+    return [(GroupObserver, "is_settled", property(lambda self: True))]
+
+
+def ancestors_come_back() -> Patches:
+    """S2: a listed shard that was read to its end, and left the table, is new."""
+    return [(listing_module, "ancestor_keys", lambda shards, listed: set())]
+
+
+HANDOVERS = [
+    take_without_preparing,
+    prepared_instead_of_released,
+    no_repeated_take,
+    failed_take_is_dropped,
+    released_before_stored,
+    stop_does_not_wait_for_the_write,
+    positions_of_an_older_lease,
+    older_positions_after_an_unknown_commit,
+    leave_without_stopping,
+    leaving_worker_begins_shards,
+    take_from_live_workers,
+    children_before_parents,
+    answers_decide,
+    members_need_not_be_settled,
+    ancestors_come_back,
+]
