@@ -36,10 +36,10 @@ class TimedClient(StoreClient):
 
     timeout = 5.0
 
-    async def request(self, operation: Any) -> Any:
+    async def request(self, operation: Any, written: str = "") -> Any:
         try:
             async with asyncio.timeout(self.timeout):
-                return await super().request(operation)
+                return await super().request(operation, written)
         except TimeoutError as error:
             raise StoreUnavailableError("no answer") from error
 
