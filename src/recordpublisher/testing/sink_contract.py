@@ -11,13 +11,19 @@ class TestFolderSink(SinkContract):
 
 from __future__ import annotations
 
-from recordpublisher.fetcher.sink import Sink, SinkContext
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
 
 from .sink_case import SinkCase, batch_of, checkpoint_at, states_of
 from .worker_positions_contract import WorkerPositionsContract
 
 __all__ = ["SinkCase", "SinkContract"]
+MAX_FLUSHES, PAUSE_SECONDS = 100, 0.05
 
 
 class SinkContract(WorkerPositionsContract):
@@ -151,6 +157,31 @@ class SinkContract(WorkerPositionsContract):
 
         self._check(check)
 
+    def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self) -> None:
+        """Of a shard that came back it returns none from before, and in the end the newest one: then the shard is given up."""
+
+        async def check(case: SinkCase) -> None:
+            sink = await _opened(case)
+            sink.assigned(["orders/a"])
+            await sink.write(batch_of("a", 1, 2))
+            await sink.flush(replace(checkpoint_at(2), may_be_partial=True))
+            sink.revoked(["orders/a"])
+            sink.assigned(["orders/a"])
+            last = replace(checkpoint_at(5), may_be_partial=True)
+            await sink.write(batch_of("a", 4, 5))
+            confirmed = _entry_of(await sink.flush(last), last)
+            assert confirmed in (None, _entry_of(None, last)), "the shard was away since"
+            for _ in range(MAX_FLUSHES):
+                confirmed = _entry_of(await sink.flush(replace(last, stopped=("orders/a",))), last)
+                if confirmed == _entry_of(None, last):
+                    break
+                await asyncio.sleep(PAUSE_SECONDS)
+            assert confirmed == _entry_of(None, last), "a shard that is given up must be flushed in the end"
+            assert {b"4", b"5"} <= set(await case.written())
+            await sink.close()
+
+        self._check(check)
+
     def test_stored_positions_can_be_read_beside_the_job(self) -> None:
         """`recordpublisher lag` reads them and disturbs nobody."""
 
@@ -173,6 +204,12 @@ async def _opened(case: SinkCase) -> Sink:
     sink = case.start()
     assert not states_of(await sink.open(SinkContext())), "the case's target must be empty"
     return sink
+
+
+def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
+    """What a flush has confirmed of the shard; a sink that returns nothing confirms what it was given."""
+    entry: Mapping[str, Any] | None = (given.state if confirmed is None else confirmed)["shards"].get("orders/a")
+    return entry
 
 
 async def _is_fenced(sink: Sink) -> bool:

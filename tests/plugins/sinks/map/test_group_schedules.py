@@ -6,7 +6,7 @@ from recordpublisher.testing import run_virtual
 
 from .group_schedules import play
 
-FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("MAP_GROUP_SCHEDULES", "30"))
+FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("MAP_GROUP_SCHEDULES", "20"))
 
 
 def test_every_record_is_handled_in_order_while_processes_come_and_go():

@@ -1,10 +1,12 @@
 """MapSink with `batch_size` above 1: the handler gets lists."""
 
 import asyncio
+from dataclasses import replace
 
 import recordpublisher as rp
-from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.testing import run_virtual
+from recordpublisher.fetcher.sink import Checkpoint, SinkContext
+from recordpublisher.testing import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS
 
 from .map_jobs import keyed, settled, written
 
@@ -92,3 +94,65 @@ def test_a_list_waits_for_more_records():
         return calls
 
     assert run_virtual(job()) == [(5.0, 2), (12.0, 3), (12.0, 1)]
+
+
+def test_old_records_of_a_list_are_left_out_and_go_to_the_dead_letters():
+    async def job():
+        calls, rejected = [], []
+
+        async def handler(records):
+            calls.append(numbers(records))
+            raise ValueError("no")
+
+        async def reject(record, reason):
+            rejected.append((int(record.data[0]), reason))
+
+        given, now = keyed("a", "a", "b", "a"), EPOCH_MS / 1000
+        records = [
+            rp.UserRecord(each.data, each.sequence_number, arrival, each.partition_key)
+            for each, arrival in zip(given.records, (now, now - 60, now - 60, now), strict=True)
+        ]
+        sink = rp.MapSink(
+            handler, batch_size=4, max_age=50.0, retries=0, on_failure="DEAD_LETTER", clock=VirtualClock()
+        )
+        await written(sink, replace(given, records=records), reject=reject)
+        before = sink.metrics()
+        checkpoint = Checkpoint({"shards": {given.shard.key: {"position": "4"}}}, may_be_partial=True)
+        stored = await sink.flush(checkpoint)
+        await sink.close()
+        return calls, rejected, before, stored, checkpoint.state, sink.metrics()
+
+    calls, rejected, before, stored, newest, metrics = run_virtual(job())
+    assert calls == [[0, 3], [0], [3]], "the old ones are given up without a call"
+    assert before["outstanding"] == 4, "a dead letter is not handled until the job has taken it"
+    assert sorted(number for number, _ in rejected) == [0, 1, 2, 3]
+    assert {reason for number, reason in rejected if number in (1, 2)} == {"older than max_age (50 s)"}
+    assert stored == newest
+    assert (metrics["expired"], metrics["deadLetters"], metrics["outstanding"]) == (2, 4, 0)
+
+
+def test_an_old_record_that_becomes_a_dead_letter_holds_its_position_until_the_job_has_taken_it():
+    async def job():
+        taken = asyncio.Event()
+
+        async def handler(record):
+            pass
+
+        async def reject(record, reason):
+            await taken.wait()
+
+        given = keyed("a", "b")
+        sink = rp.MapSink(handler, max_age=1.0, on_failure="DEAD_LETTER", clock=VirtualClock())
+        now = EPOCH_MS / 1000
+        old = [rp.UserRecord(each.data, each.sequence_number, now - 5, each.partition_key) for each in given.records]
+        await written(sink, replace(given, records=old), reject=reject)
+        checkpoint = Checkpoint({"shards": {given.shard.key: {"position": "2"}}}, may_be_partial=True)
+        flushing = asyncio.create_task(sink.flush(checkpoint))
+        await settled()
+        is_waiting = not flushing.done()
+        taken.set()
+        stored = await flushing
+        await sink.close()
+        return is_waiting, stored == checkpoint.state, sink.metrics()["handled"]
+
+    assert run_virtual(job()) == (True, True, 0)
