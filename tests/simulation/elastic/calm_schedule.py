@@ -9,7 +9,7 @@ from .shared_store import Faults
 
 
 def calm(seed: int, *events: GroupEvent, workers: int = 3, roots: int = 6, records: int = 150) -> GroupSchedule:
-    """Without faults, but for the events; every shard has records for a few minutes."""
+    """Without faults, but for the events; every shard has records for a few minutes, and as much traffic as any other."""
     return replace(
         random_schedule(seed),
         is_graceful=False,
@@ -21,6 +21,8 @@ def calm(seed: int, *events: GroupEvent, workers: int = 3, roots: int = 6, recor
         timeout=2.0,
         lookahead=None,
         is_transactional=False,
+        traffic_changes=(),
+        loads=(0.0,),
         events=events,
     )
 

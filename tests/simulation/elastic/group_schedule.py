@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from .shared_store import MAX_LAG_SECONDS, Faults
+from .simulated_shards import LOADS
 from .traps import Trap
 
 KINDS = ["join", "leave", "leave-all", "crash", "cut-off", "suspend", "sleep", "reshard", "pause"]
@@ -51,6 +52,8 @@ class GroupSchedule:
     events: tuple[GroupEvent, ...]
     traffic_changes: tuple[float, ...]
     """When a shard gets another load."""
+    loads: tuple[float, ...] = LOADS
+    """What the load of a shard may be, bytes a second."""
     traps: tuple[Trap, ...] = ()
     flush_seconds: float | None = None
     """How long flushes of the sink take, at most; None: short, mostly."""

@@ -32,7 +32,9 @@ class SimulatedGroup:
         self._schedule = schedule
         self._simulator = Simulator()
         self._store = SharedStore(self._simulator)
-        self._shards = SimulatedShards(random.Random(f"{schedule.seed} shards"), schedule.roots, schedule.records)
+        self._shards = SimulatedShards(
+            random.Random(f"{schedule.seed} shards"), schedule.roots, schedule.records, schedule.loads
+        )
         self._database = SinkDatabase(self._shards) if schedule.is_transactional else None
         self.checker = GroupChecker(
             self._simulator, self._store, self._shards, not schedule.is_graceful, self._database

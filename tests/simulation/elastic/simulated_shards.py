@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.shards import Shard
@@ -39,11 +40,12 @@ class SimulatedShard:
 class SimulatedShards:
     """Owns the shards. A shard ends when it has children."""
 
-    def __init__(self, draw: random.Random, roots: int, records: int) -> None:
+    def __init__(self, draw: random.Random, roots: int, records: int, loads: Sequence[float] = LOADS) -> None:
         self._random = draw
         self._traffic = random.Random(f"{roots} {records} traffic")
         self._numbers = 0
         self._records = records
+        self._loads = loads
         self.by_key: dict[str, SimulatedShard] = {}
         self.roots = tuple(self._add((), 0).key for _ in range(roots))
 
@@ -65,12 +67,12 @@ class SimulatedShards:
     def change_traffic(self) -> None:
         """Another load of one shard that is open."""
         open_shards = [shard for shard in self.by_key.values() if not shard.children]
-        self._traffic.choice(open_shards).bytes_per_second = self._traffic.choice(LOADS)
+        self._traffic.choice(open_shards).bytes_per_second = self._traffic.choice(self._loads)
 
     def _add(self, parents: tuple[str, ...], first_ms: int) -> SimulatedShard:
         key = f"{STREAM}/shardId-{self._numbers:012d}"
         self._numbers += 1
         shard = SimulatedShard(key, self._random.randint(self._records // 2, self._records * 2), parents, first_ms)
-        shard.bytes_per_second = self._traffic.choice(LOADS)
+        shard.bytes_per_second = self._traffic.choice(self._loads)
         self.by_key[key] = shard
         return shard
