@@ -81,7 +81,7 @@ def _check_still_there(states: Sequence[tuple[Shard, ShardState]], service: Plan
             continue
         lost = f"{shard.key} does not have the record {asked} any more, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
-            raise DataLossError(f"{lost}. Set flink.state.dataloss=CONTINUE to start at the oldest record")
+            raise DataLossError(f"{lost}. With flink.state.dataloss=CONTINUE the query starts at the oldest record")
         LOG.warning("%s; going on at the oldest record because flink.state.dataloss=CONTINUE", lost)
 
 
