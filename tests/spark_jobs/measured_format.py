@@ -1,19 +1,18 @@
-"""format("measured"): the Kinesis source, whose tasks note how much CPU their worker has taken; one task fails at its end."""
+"""format("measured"): the Kinesis source, whose reading tasks note how much CPU their worker has taken, and fail once while armed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
-
-from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
-from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.spark.batch_read.batch_reader import KinesisBatchReader
+from recordpublisher.plugins.spark.data_source import KinesisSource
 
 from spark_jobs.empty_format import FOLDER, note
 
-FAILING_BATCH = 4
+ARMED = "armed-fail"
 
 
 class MeasuredSource(KinesisSource):
@@ -23,17 +22,20 @@ class MeasuredSource(KinesisSource):
     def name(cls) -> str:
         return "measured"
 
-    def streamReader(self, schema: Any) -> MeasuredReader:  # noqa: N802
-        return MeasuredReader(self.query_options(), chosen_columns(schema))
+    def reader(self, schema: Any) -> MeasuredReader:
+        return MeasuredReader(super().reader(schema), self.options[FOLDER])
 
 
-class MeasuredReader(KinesisStreamReader):
-    def read(self, partition: KinesisPartition) -> Iterator[Any]:
+class MeasuredReader(KinesisBatchReader):
+    def __init__(self, reader: KinesisBatchReader, folder: str) -> None:
+        self.__dict__.update(reader.__dict__)
+        self._folder = folder
+
+    def read(self, partition: Any) -> Iterator[Any]:
         began = time.process_time()
         yield from super().read(partition)
-        context = TaskContext.get()
-        assert context is not None
-        batch, attempt = partition.plan.batch.batch, context.attemptNumber()
-        note(str(self._options.properties[FOLDER]), batch, attempt, began)
-        if (batch, attempt) == (FAILING_BATCH, 0):
+        note(self._folder, began)
+        armed = Path(self._folder) / ARMED
+        if armed.exists():
+            armed.unlink()
             raise RuntimeError("a task that fails")

@@ -15,7 +15,6 @@ from recordpublisher.local import serve_in_thread
 
 from spark_jobs import cold_start_job
 from spark_jobs.empty_format import FOLDER
-from spark_jobs.measured_format import FAILING_BATCH
 from spark_jobs.queries import Kinesis
 
 pytestmark = [pytest.mark.spark, pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -25,23 +24,20 @@ BASIC = "aws.credentials.provider.basic."
 
 @pytest.mark.parametrize("conf", [{}, DAEMON], ids=["Spark's daemon", "worker_daemon"])
 def test_cold_start(tmp_path, conf):
-    (empty, *_) = run("empty", {}, tmp_path / "empty", 1, conf)
+    (empty,) = run("empty", {}, tmp_path / "empty", 1, conf)
     for name, credentials in {"static": {}, "of a profile": profile_in(tmp_path)}.items():
         with serve_in_thread() as served:
             stream = Kinesis(served, "cold", 1)
-            stream.put(1000)
-            folder = tmp_path / name
-            options = stream.options(folder, maxRecordsPerBatch=10)
+            stream.put(100)
+            options = stream.options(tmp_path)
             if credentials:
                 options = {key: value for key, value in options.items() if not key.startswith(BASIC)}
-            tasks = run("kinesis", {**options, **credentials}, folder, FAILING_BATCH + 1, conf)
-        first, second = tasks[0], tasks[1]
-        (retried,) = [task for task in tasks if task["attempt"] == 1]
-        warm = second["ended"] - second["began"]
-        assert retried["pid"] != first["pid"]
+            first, second, failed, retried = run("measured", {**options, **credentials}, tmp_path / name, 3, conf)
+        assert first["pid"] == second["pid"] == failed["pid"] != retried["pid"]
+        above = [task["ended"] - empty["ended"] for task in (first, retried)]
         print(
-            f"\n{conf.get('spark.python.daemon.module', 'Spark')}, credentials {name}: first {first['ended'] - empty['ended']:.2f} s, "
-            f"after a task that failed {retried['ended'] - empty['ended']:.2f} s, warm {warm:.3f} s; empty source {empty['ended']:.2f} s"
+            f"\n{conf.get('spark.python.daemon.module', 'Spark')}, credentials {name}: first {above[0]:.2f} s, after a task that failed "
+            f"{above[1]:.2f} s, warm {second['ended'] - second['began']:.3f} s; empty source {empty['ended']:.2f} s"
         )
 
 
@@ -54,9 +50,9 @@ def profile_in(folder: Path) -> dict[str, str]:
     }
 
 
-def run(source: str, options: dict[str, str], folder: Path, tasks: int, conf: dict[str, str]) -> list[dict[str, Any]]:
+def run(source: str, options: dict[str, str], folder: Path, actions: int, conf: dict[str, str]) -> list[dict[str, Any]]:
     folder.mkdir(exist_ok=True)
-    job = {"source": source, "options": {**options, FOLDER: str(folder)}, "tasks": tasks, "conf": conf}
+    job = {"source": source, "options": {**options, FOLDER: str(folder)}, "actions": actions, "conf": conf}
     tests = str(Path(cold_start_job.__file__).parents[1])
     paths = [tests, *(path for path in sys.path if path.endswith("src")), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
