@@ -144,22 +144,26 @@ class MapGroup:
         await self.end()
 
     async def end(self) -> None:
-        """Everything that was sent is handled, and is stored as handled when all have left."""
+        """Everything that was sent is handled and stored as handled, also when all have left."""
         for process in self.processes:
             process.store.is_cut, process.sink.is_calm = False, True
         if not self.processes:
             await self.join()
             self.processes[0].sink.is_calm = True
         await self.group.wait_until(lambda: self.group.sent <= self.history.done.keys(), seconds=3_000)
+        await self.group.wait_until(self.is_stored, seconds=3_000)
         while self.processes:
             await self.leave()
         assert not self.history.violations, self.history.violations
-        newest = {key: position for (key, _), position in sorted(self.history.stored.items())}
-        for key, scripted in self.group.source.shards.items():
-            assert newest.get(key, -1) == len(scripted.times) - 1, f"{key} is stored at {newest.get(key)}"
+        assert self.is_stored(), self.history.stored
         if self.is_graceful and self.options["batch_size"] == 1:
             repeated = [each for each, count in self.history.done.items() if count > 1]
             assert not repeated, f"{repeated} were handled again, and no process was lost"
+
+    def is_stored(self) -> bool:
+        """Whether the last position of each shard is that of its last record."""
+        newest = {key: position for (key, _), position in sorted(self.history.stored.items())}
+        return all(newest.get(key, -1) == len(each.times) - 1 for key, each in self.group.source.shards.items())
 
     async def join(self) -> None:
         if len(self.processes) < 3:
