@@ -75,10 +75,11 @@ class SimulatedGroup:
         while not self._has_failed() and any(each.is_disturbed for each in self._processes if not each.process.is_dead):
             simulator.run(simulator.now + CHECK_SECONDS, self._has_failed)
         simulator.run(simulator.now + SETTLED_SECONDS, self._has_failed)
-        end = simulator.now + CALM_SECONDS
-        while simulator.now < end and not self._has_failed() and self._missing:
+        end, complete_since = simulator.now + CALM_SECONDS, simulator.now
+        # shares may be equal for a moment, between two hand-overs
+        while simulator.now < min(end, complete_since + HANDOVER_SECONDS) and not self._has_failed():
             simulator.run(simulator.now + CHECK_SECONDS, self._has_failed)
-        simulator.run(simulator.now + HANDOVER_SECONDS, self._has_failed)
+            complete_since = simulator.now if self._missing else complete_since
         self._raise_failures()
         expect(not self._missing, "liveness", self._missing)
         takes = checker.counts["takes"]
