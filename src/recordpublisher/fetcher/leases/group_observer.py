@@ -110,9 +110,8 @@ class GroupObserver:
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since
         records = await self._group.read_records(consistent=is_consistent)
-        if (
-            not is_consistent and before.keys() - records.keys()
-        ):  # one was deleted, or the read is older than the record
+        if not is_consistent and before.keys() - records.keys():
+            # one was deleted, or the read is older than the record
             sent, is_consistent = self._clock.boottime(), True
             records = await self._group.read_records(consistent=True)
         if not is_consistent:
