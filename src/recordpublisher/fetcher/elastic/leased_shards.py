@@ -176,10 +176,12 @@ class LeasedShards:
     # --- WriteGate -------------------------------------------------------------------------------------------------------------
 
     async def may_write(self, entry: ShardEntry) -> bool:
-        """Wait for the permission, as long as the shard is read here (E4)."""
+        """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
         while self.has(entry) and entry.key not in self._stopped:
             if self.may_write_now():
                 return True
+            if self._shards.emitter.is_stopping:
+                return False
             await asyncio.sleep(PERMISSION_POLL_SECONDS)
         return False
 

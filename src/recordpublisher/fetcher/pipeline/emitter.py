@@ -26,7 +26,7 @@ class WriteGate(Protocol):
     """Decides about the writes of a worker that others may replace (E4)."""
 
     async def may_write(self, entry: ShardEntry) -> bool:
-        """Wait until the sink may be written to. False: the shard is not read any more, its batch must be dropped."""
+        """Wait until the sink may be written to. False: the shard is not read any more, or the emitter stops: its batch must be dropped."""
         ...
 
     def has(self, entry: ShardEntry) -> bool:
@@ -60,7 +60,7 @@ class Emitter:
         self._on_shard_ended = on_shard_ended
         self._handle_undeserialized = handle_undeserialized
         self._wake = asyncio.Event()
-        self._stopping = False
+        self.is_stopping = False
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
@@ -79,16 +79,16 @@ class Emitter:
 
     def start(self) -> None:
         """Prepare for a run."""
-        self._stopping = False
+        self.is_stopping = False
 
     def stop(self) -> None:
         """Return from `run` after the current write."""
-        self._stopping = True
+        self.is_stopping = True
         self._wake.set()
 
     async def run(self, termination: TerminationCondition, on_bounds_reached: Callable[[], None]) -> None:
         """Emit until stopped. Calls `on_bounds_reached` when the run has reached its bounds."""
-        while not self._stopping:
+        while not self.is_stopping:
             if termination.end_reason() is not None:
                 on_bounds_reached()
                 break
