@@ -51,14 +51,17 @@ async def test_the_python_of_sparks_workers_has_this_package(monkeypatch):
     assert (await found())["Spark's Python"] == ("ok", f"{sys.executable} has pyspark_recordpublisher")
 
 
-async def test_a_python_of_sparks_workers_without_this_package(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("is_given", "expected"), [(True, "PROBLEM"), (False, "not checked")])
+async def test_a_python_of_sparks_workers_without_this_package(monkeypatch, tmp_path, is_given, expected):
     venv.create(tmp_path, with_pip=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if is_given:
+        monkeypatch.setenv("PYSPARK_PYTHON", "python3")
 
     verdict, words = (await found())["Spark's Python"]
 
-    assert verdict == "PROBLEM"
+    assert verdict == expected
     assert f"Spark starts {tmp_path}/bin/python3 for its workers, which cannot import pyspark_recordpublisher" in words
     assert "No module named 'pyspark_recordpublisher'" in words
     assert f"Set PYSPARK_PYTHON={sys.executable}" in words

@@ -27,7 +27,10 @@ except ModuleNotFoundError as error:
 
 
 def spark_python() -> str:
-    """The workers' Python. Raises: RecordPublisherError with what to do, NotCheckedError."""
+    """The workers' Python. Raises: RecordPublisherError with what to do, NotCheckedError.
+
+    A `python3` of the PATH without this package is no problem of its own: most jobs are not for Spark. So it is said, and does not fail.
+    """
     if find_spec("pyspark") is None:
         raise NotCheckedError("pyspark is not installed")
     given = os.environ.get(VARIABLE)
@@ -35,19 +38,19 @@ def spark_python() -> str:
     found = shutil.which(python)
     if found is None and given and os.sep in given:
         raise NotCheckedError(f"{VARIABLE} is {given}, which is not on this machine")
-    if found is None:
-        raise _missing(python, "it is not on the PATH")
-    try:
-        done = subprocess.run([found, "-c", _IMPORT], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise _missing(python, str(error)) from error
-    if done.returncode:
-        raise _missing(found, done.stderr.strip().rpartition("\n")[2])
-    return f"{found} has {_MODULE}"
-
-
-def _missing(python: str, reason: str) -> RecordPublisherError:
-    return RecordPublisherError(
-        f"Spark starts {python} for its workers, which cannot import {_MODULE} ({reason}): a job ends with DATA_SOURCE_NOT_FOUND. "
-        f"Set {VARIABLE}={sys.executable}, or install recordpublisher[spark] for {python}"
+    reason = "it is not on the PATH" if found is None else _why_not_importable(found)
+    if reason is None:
+        return f"{found} has {_MODULE}"
+    words = (
+        f"Spark starts {found or python} for its workers, which cannot import {_MODULE} ({reason}): a job ends with DATA_SOURCE_NOT_FOUND. "
+        f"Set {VARIABLE}={sys.executable}, or install recordpublisher[spark] for {found or python}"
     )
+    raise RecordPublisherError(words) if given else NotCheckedError(f"only for jobs of Spark: {words}")
+
+
+def _why_not_importable(python: str) -> str | None:
+    try:
+        done = subprocess.run([python, "-c", _IMPORT], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else None
