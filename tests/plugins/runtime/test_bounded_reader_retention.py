@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +11,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
 
 SHARD = rp.Shard("orders", "shardId-000000000000")
@@ -20,16 +20,13 @@ TIP = Bounds(stop_at_tip=True)
 HOUR_MS = 3_600_000
 
 
-class SteppedClock:
+class SteppedClock(SystemClock):
     """The machine's clocks; the wall clock can be moved ahead."""
 
     ahead_ms = 0
 
     def now_ms(self):
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-    def monotonic(self):
-        return time.monotonic()
+        return super().now_ms() + self.ahead_ms
 
 
 class Task:
