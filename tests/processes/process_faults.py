@@ -15,7 +15,8 @@ FAULTS = (
     lambda faults: faults.fail_next("GetRecords", "InternalFailure", 2, status=500),
     lambda faults: faults.drop_next("GetRecords", 2),
     lambda faults: faults.drop_next("GetShardIterator"),
-    lambda faults: faults.fail_next("ListShards", "LimitExceededException"),
+    # one at a time: while a job starts slowly nobody lists, and more than its retries would pile up
+    lambda faults: faults.planned("ListShards") or faults.fail_next("ListShards", "LimitExceededException"),
     lambda faults: faults.expire_iterators(),
 )
 

@@ -41,3 +41,12 @@ def test_a_planned_fault_wakes_the_subscriptions(faults: Faults):
     faults.on_plan(lambda: woken.append("up"))
     faults.fail_subscription(StreamFault.END)
     assert woken == ["up"]
+
+
+def test_how_many_calls_are_still_to_fail(faults: Faults):
+    faults.fail_next("ListShards", "LimitExceededException", 2)
+    before = faults.planned("ListShards")
+    with pytest.raises(ApiError):
+        faults.before_call("ListShards")
+
+    assert (before, faults.planned("ListShards"), faults.planned("GetRecords")) == (2, 1, 0)

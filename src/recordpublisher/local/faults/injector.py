@@ -66,6 +66,10 @@ class Faults:
         """Break the connection of the next `count` calls of the operation without a response."""
         self._calls.setdefault(operation, deque()).extend([None] * count)
 
+    def planned(self, operation: str) -> int:
+        """How many of the next calls of the operation fail, or lose their connection."""
+        return len(self._calls.get(operation, ()))
+
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
         """Refuse the next `count` records of PutRecords, one by one, as a partial failure."""
         self._entries.extend([code] * count)
