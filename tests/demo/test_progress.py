@@ -23,6 +23,14 @@ def test_rows_are_the_sum_of_all_batches_so_far():
     assert state.rows == {"flights": 15}
 
 
+def test_a_query_that_waits_and_reports_its_last_offset_again_keeps_its_rows():
+    state = DemoProgress(15, all_sent=True, rows={"departures": 15})
+    state.add_query_progress(progress({"f/a": entry()}))
+    state.add_query_progress(progress({"f/a": entry()}, rows=0))
+
+    assert state.is_complete
+
+
 def test_a_shard_that_the_offset_drops_has_ended():
     state = DemoProgress(15)
     state.add_query_progress(progress({"f/a": entry(head=5)}))

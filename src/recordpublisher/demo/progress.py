@@ -38,7 +38,9 @@ class DemoProgress:
         if not isinstance(offset, dict):
             return
         self.offsets[name] = offset
-        self.rows[name] = offset["records"] + source["numInputRows"]
+        rows = offset["records"] + source["numInputRows"]
+        # a query that waits reports its last offset again, with no rows
+        self.rows[name] = max(rows, self.rows.get(name, 0))
         self.rates[name] = progress.get("processedRowsPerSecond") or 0.0
         self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
         if name == "flights":
