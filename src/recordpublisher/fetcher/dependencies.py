@@ -72,6 +72,8 @@ class FetcherDependencies:
         """Whether this subtask reads the shard (S9)."""
         return self.assigner(shard, self.parallelism) == self.subtask
 
-    def sink_context(self, request_checkpoint: Callable[[], None]) -> SinkContext:
+    def sink_context(self, request_checkpoint: Callable[[], None], resume_writing: Callable[[], None]) -> SinkContext:
         """What the sink receives when it is opened."""
-        return SinkContext(self.subtask, self.parallelism, tuple(self.streams), request_checkpoint)
+        return SinkContext(
+            self.subtask, self.parallelism, tuple(self.streams), request_checkpoint, resume_writing=resume_writing
+        )

@@ -28,6 +28,10 @@ def _always() -> bool:
     return True
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
     """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
@@ -39,6 +43,7 @@ class SinkContext:
     - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
       old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
       queue of its own, asks before it sends.
+    - `resume_writing()` tells the job that `Sink.has_room` is true again.
     - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
       no `flush`: `Sink.worker_positions` commits.
     """
@@ -46,10 +51,11 @@ class SinkContext:
     subtask: int = 0
     parallelism: int = 1
     streams: tuple[str, ...] = ()
-    request_checkpoint: Callable[[], None] = field(default=lambda: None, compare=False)
+    request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     may_write: Callable[[], bool] = field(default=_always, compare=False)
     is_elastic: bool = False
+    resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,11 @@ class Sink(ABC):
             return f"reachable, {len(await self.stored_positions() or ())} stored snapshots"
 
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
+
+    def has_room(self) -> bool:
+        """Whether a `write` can return soon. While it is false the job does not write; checkpoints, hand-overs and the end go on, which a
+        `write` that waits would hold up. Call `SinkContext.resume_writing` when it is true again. Default: True."""
+        return True
 
     @abstractmethod
     async def write(self, batch: RecordBatch) -> None:

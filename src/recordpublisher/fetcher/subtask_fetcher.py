@@ -71,7 +71,9 @@ class SubtaskFetcher:
         Raises: StateError, DataLossError, StreamNotFoundError, KinesisError.
         """
         dependencies, shards = self._dependencies, self._shards
-        context = await shards.bad_records.open(dependencies.sink_context(self._checkpoint_scheduler.request))
+        context = await shards.bad_records.open(
+            dependencies.sink_context(self._checkpoint_scheduler.request, shards.emitter.wake)
+        )
         opened = await open_job(dependencies, context, shards.retention, shards.missing)
         shards.readers.pinned_ms = opened.pinned_ms
         self._snapshotter.resume_from(opened)

@@ -121,8 +121,34 @@ def test_a_process_that_was_replaced_has_no_shards_of_its_earlier_life():
     assert run_virtual(story()) == ({"s/shard-0", "s/shard-1"}, set())
 
 
+def test_a_full_queue_with_a_handler_that_hangs_keeps_no_other_shard():
+    """The sink takes nothing more, and three of four shards have nothing in its queue: those that should move do."""
+
+    async def hang(record):
+        await asyncio.Event().wait()
+
+    async def story():
+        group = ElasticProcesses(shards=4)
+        sink = rp.MapSink(hang, concurrency=1, max_bytes=1)
+        first = await group.join(sink=sink)
+        await group.wait_until(lambda: len(first.shards) == 4)
+        full = next(iter(group.source.shards.values()))
+        full.put(0)
+        await group.wait_until(lambda: sink.metrics()["outstanding"] == 1)
+        group.send(1)
+        second, others = await join_with_map_sink(group)
+        await group.wait_until(lambda: bool(others.records))
+        left = full.shard.shard_id not in second.shards
+        first.running.cancel()
+        await asyncio.gather(first.running, return_exceptions=True)
+        await second.stop()
+        return left
+
+    assert run_virtual(story())
+
+
 def test_a_job_whose_worker_fails_does_not_wait_for_its_queue():
-    """A write waits for room that handlers would make, and without heartbeats none may begin."""
+    """The queue is full; only handlers would make room, and without heartbeats none may begin."""
 
     def fail():
         raise StateError("the group's table cannot be read")

@@ -97,6 +97,34 @@ def test_a_failed_write_does_not_move_the_position():  # S1
     assert run_virtual(job()) is None
 
 
+def test_a_sink_without_room_is_not_written_to_until_it_wakes_the_emitter_and_the_emitter_can_stop():
+    class Full(Journal):
+        rooms = 0
+
+        def has_room(self):
+            return self.rooms > 0
+
+        async def write(self, batch):
+            self.rooms -= 1
+            await super().write(batch)
+
+    async def story():
+        scene = Scene(Full())
+        scene.queue(watermarked(1), watermarked(2, first=1))
+        running = asyncio.create_task(scene.run_for(60))
+        written = []
+        for rooms in (0, 1):
+            scene.sink.rooms = rooms
+            scene.emitter.wake()
+            await asyncio.sleep(1)
+            assert not scene.emitter.sink_lock.locked()
+            written.append(len([call for call in scene.sink.calls if call[0] == "write"]))
+        await running
+        return written
+
+    assert run_virtual(story()) == [0, 1]
+
+
 def test_markers_are_not_written_to_the_sink():  # F6
     async def job():
         scene = Scene()

@@ -64,7 +64,7 @@ class GroupChecker:
         self._beat_at: dict[str, float] = {}
         self._sealed_at: dict[str, float] = {}
         self._left_behind: set[str] = set()
-        """Shards that nobody read for so long that the watermark went on. They are late until they have caught up, whoever reads them."""
+        """Shards that the watermark could not wait for. They are late until they have caught up, whoever reads them."""
         self._database = database
         store.on_write = self._on_write
         if database is not None:
@@ -90,7 +90,7 @@ class GroupChecker:
         expect(table.version == before.version + 1, "E1", f"version {table.version} follows {before.version}")
         for shard, lease in table.leases.items():
             old = before.leases.get(shard)
-            if lease != old and (lease.owner is not None or lease.ended) and self._was_unread_for_long(shard):
+            if lease != old and (lease.owner is not None or lease.ended) and self._did_not_count(shard):
                 self._left_behind.add(shard)
             if lease.owner is not None and (old is None or old != lease):
                 expect(old is None or before.can_be_read(shard), "S2", f"{shard} is taken before its parents ended")
@@ -203,11 +203,23 @@ class GroupChecker:
         if self._database is None:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
 
-    def _was_unread_for_long(self, shard: str) -> bool:
-        """Whether the owner before was sealed longer ago than it holds the watermark (E8), or that was so for a parent."""
+    def _did_not_count(self, shard: str) -> bool:
+        """Whether the owner before was sealed longer ago than it holds the watermark (E8), or its last heartbeat says that the shard was
+        idle, or either was so for a parent."""
         former = self.takes[shard][-1][1] if self.takes[shard] else ""
-        is_late = self._simulator.now - self._sealed_at.get(former, math.inf) > TRACKER_TIMEOUT
-        return is_late or any(parent in self._left_behind for parent in self._shards.by_key[shard].parents)
+        was_unread_for_long = self._simulator.now - self._sealed_at.get(former, math.inf) > TRACKER_TIMEOUT
+        of_parents = any(parent in self._left_behind for parent in self._shards.by_key[shard].parents)
+        return was_unread_for_long or of_parents or self._was_idle_when_sealed(shard, former)
+
+    def _was_idle_when_sealed(self, shard: str, former: str) -> bool:
+        """Nobody learns from the record of a sealed worker that an idle shard was resharded since."""
+        described, sealed = self._shards.by_key[shard], self._store.values.get(f"{WORKERS}{former}")
+        if sealed is None or former not in self._sealed_at or self._read[shard] < described.records:
+            return False
+        record = _record(sealed.value)
+        if record.watermark is None:
+            return record.is_idle
+        return record.watermark > described.watermark(described.records)
 
     def _on_visible(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
         for parent in self._shards.by_key[shard].parents:

@@ -61,7 +61,7 @@ class ElasticFetcher(SubtaskFetcher):
         KinesisError.
         """
         dependencies = self._dependencies
-        context = dependencies.sink_context(self._checkpoint_scheduler.request)
+        context = dependencies.sink_context(self._checkpoint_scheduler.request, self._shards.emitter.wake)
         context = replace(context, may_write=self.leased.may_write_now, is_elastic=True)
         context = await self._shards.bad_records.open(context)
         if await dependencies.sink.open(context) is not None:

@@ -92,13 +92,13 @@ class Emitter:
             if termination.end_reason() is not None:
                 on_bounds_reached()
                 break
-            selected = self._alignment.select_next()
+            selected = self._alignment.select_next() if self._sink.has_room() else None
             if selected is not None:
                 await self._emit(selected[0], selected[1], termination)
                 continue
             self._wake.clear()
             await self._emit_watermark()
-            if self._alignment.select_next() is None:
+            if not self._sink.has_room() or self._alignment.select_next() is None:
                 await self._wake.wait()
                 self._suspension.check()  # after a suspension idleness is judged again before anything is emitted (W7)
                 self._turn_began = self._clock.monotonic()

@@ -109,16 +109,22 @@ class MapSink(Sink):
         )
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
+        self._is_full = False
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records."""
         self._context = context
         self._permission.open(context)
 
+    def has_room(self) -> bool:
+        """Whether fewer than `max_bytes` are not handled; also after a record has failed the job, which `write` raises."""
+        self._is_full = not self._is_below_limit() and self._outcomes.error is None
+        return not self._is_full
+
     async def write(self, batch: RecordBatch) -> None:
         """Accept a batch; waits while `max_bytes` are not handled. Raises: SinkError after a record has failed the job."""
         shard = self._positions.shard(batch.shard.key)
-        await self._wait_until(lambda: self._outcomes.counts.held_bytes < self._settings.max_bytes)
+        await self._wait_until(self._is_below_limit)
         if shard.is_revoked:
             return
         pending = PendingBatch(batch, shard)
@@ -177,6 +183,9 @@ class MapSink(Sink):
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
 
+    def _is_below_limit(self) -> bool:
+        return self._outcomes.counts.held_bytes < self._settings.max_bytes
+
     async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         """Meanwhile pass on what the job must decide. Raises: SinkError."""
         while True:
@@ -208,3 +217,5 @@ class MapSink(Sink):
             self._pool.stop()
         if needs_sink_call:
             self._context.request_checkpoint()
+        if self._is_full and self.has_room():
+            self._context.resume_writing()
