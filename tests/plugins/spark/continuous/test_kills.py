@@ -38,7 +38,7 @@ def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_pat
     stream = kinesis("continuous-killed", 3)
     job = Job(stream.options(tmp_path, **POLLING), tmp_path, "parquet", "local[2]")
     with producing(stream):
-        for number in range(rounds()):
+        for number in range(rounds() // 2):
             with job.start() as running:
                 wait_for_batches(running, chance.randint(1, 3))
                 running.pause_at(chance.choice(["file-written", "entry-written", "claimed", "read"]))
