@@ -1,7 +1,5 @@
 """The CPU per record that MapSink adds to the same handler awaited bare, 64 at a time (`make bench`)."""
 
-from statistics import median
-
 import pytest
 
 from benchmarks.figures.table import Row
@@ -9,7 +7,7 @@ from benchmarks.processes import micros_of
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
 
-RECORDS, ROUNDS = 200_000, 3
+RECORDS, ROUNDS = 200_000, 5
 
 
 @pytest.mark.parametrize("kind", ["at_once", "suspended"])
@@ -23,9 +21,11 @@ RECORDS, ROUNDS = 200_000, 3
     ],
 )
 def test_cpu_added_to_a_handler(table, kind, how, name, at_most):
-    added = []
+    # the least of several: other work on the cores only ever adds, and not to both alike
+    bare, with_sink = [], []
     for _ in range(ROUNDS):
-        bare = micros_of("clients/sinks/map_sink_client.py", kind, "bare", RECORDS)
-        added.append(micros_of("clients/sinks/map_sink_client.py", kind, how, RECORDS) - bare)
+        bare.append(micros_of("clients/sinks/map_sink_client.py", kind, "bare", RECORDS))
+        with_sink.append(micros_of("clients/sinks/map_sink_client.py", kind, how, RECORDS))
+    added = min(with_sink) - min(bare)
     when = {"at_once": "returns at once", "suspended": "suspends once"}[kind]
-    table.append(Row(f"MapSink,{name} the handler {when}, 200 B", median(added), at_most=at_most, section="map sink"))
+    table.append(Row(f"MapSink,{name} the handler {when}, 200 B", added, at_most=at_most, section="map sink"))

@@ -249,10 +249,19 @@ class GroupChecker:
         owners = Counter(lease.owner for lease in self.table.leases.values() if not lease.ended)
         if not owners.keys() <= live:
             return f"not balanced: {owners} of {live}"
-        if unbalanced := self._unbalanced(live):
+        if unbalanced := self._unbalanced(live) or self._handed_over(live):
             return unbalanced
         left = {name.removeprefix(WORKERS) for name in self._store.values if name.startswith(WORKERS)} - live
         return f"not cleaned: {left}" if left else ""
+
+    def _handed_over(self, live: set[str]) -> str:
+        """The shards that have been released and that nobody has taken yet. A slow store takes long."""
+        for worker in live & self.table.owners:
+            for shard, epoch in _record(self._store.values[f"{WORKERS}{worker}"].value).released.items():
+                lease = self.table.leases.get(shard)
+                if lease is not None and (lease.owner, lease.epoch) == (worker, epoch):
+                    return f"{worker} has released {shard}"
+        return ""
 
     def _unbalanced(self, live: set[str]) -> str:
         """Empty when each worker states the loads that its shards have, and the shares of no two workers differ by too much.

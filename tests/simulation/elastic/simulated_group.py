@@ -16,7 +16,7 @@ from .sink_database import SinkDatabase
 CALM_SECONDS, SETTLED_SECONDS = 1200.0, 60.0
 """After the faults end: within which time everything must be read and balanced; and for how long nothing may move then."""
 CHECK_SECONDS, HANDOVER_SECONDS = 5.0, 20.0
-"""A hand-over that an earlier plan has begun may still be under way when the shares are equal."""
+"""A hand-over that an earlier plan has begun may still be under way when the shares are equal, and nothing is released yet."""
 MAX_PROCESSES = 6
 
 
