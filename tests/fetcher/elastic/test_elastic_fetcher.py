@@ -281,6 +281,21 @@ def test_a_process_that_cannot_reach_the_store_any_more_ends_with_an_error():
     run_virtual(story())
 
 
+def test_a_process_whose_first_heartbeat_took_longer_than_a_lease_begins_anew_and_was_not_replaced():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        process = await group.join()
+        process.store.is_cut = True
+        await asyncio.sleep(DURATION * 2)
+        process.store.is_cut = False
+        group.send(3)
+        await group.wait_until_all_is_written()
+        await process.stop()
+        return len(process.store.workers), process.fetcher.metrics()["subtask"]["workerReplaced"], len(group.rows)
+
+    assert run_virtual(story()) == (2, 0, 3)
+
+
 def test_a_process_is_ready_when_a_heartbeat_is_confirmed():
     async def story():
         group = ElasticProcesses(shards=1)

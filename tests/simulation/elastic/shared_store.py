@@ -120,7 +120,7 @@ class StoreClient(ConditionalStore):
         return list(await self.list(prefix))
 
     async def delete(self, *names: str) -> None:
-        await self.request(lambda: self._shared.delete(names))
+        await self.request(lambda: self._shared.delete(names), f"delete {names[0]}" if names else "")
 
     async def before_write(self, name: str) -> None:
         """The process may be suspended here, too: before the time-out of the call begins."""

@@ -29,6 +29,7 @@ FOUND = [
     ("deleted_worker_commits", "deleted_while_suspended", 0),
     ("failed_take_is_dropped", "random", 1),
     ("joiners_begin_anew", "random", 0),
+    ("late_joins_count", "sealed_before_it_knows_that_it_joined", 0),
     ("leave_without_stopping", "rolling_restarts", 0),
     ("leaving_worker_begins_shards", "rolling_restarts", 0),
     ("members_need_not_be_settled", "short_visits", 0),

@@ -43,6 +43,13 @@ def _one_joins(seed: int, roots: int, lost: float) -> GroupSchedule:
     return replace(calm(seed, *events, workers=2, roots=roots), timeout=5.0)
 
 
+def sealed_before_it_knows_that_it_joined(seed: int) -> GroupSchedule:
+    """A worker's first record is stored, it is not told, and it is suspended. One deletion of its record arrives long afterwards (E12)."""
+    its_own = (Trap("w1", WORKERS, "lost answer", 0), Trap("w1", WORKERS, "suspend", 0.5, 40.0))
+    late = Trap("w0", f"delete {WORKERS}w1", "late request", 20, random.Random(seed).uniform(30, 50))
+    return replace(calm(seed, workers=2, roots=6), traps=(*its_own, late))
+
+
 def commits_without_answers(seed: int) -> GroupSchedule:
     """The commits of a worker take effect and are not answered, while it takes the shards of another that leaves (E1)."""
     traps = (Trap("w0", PARTS, "lost answer", 40, times=8),)
@@ -78,7 +85,7 @@ TRAPPED: dict[str, Callable[[int], GroupSchedule]] = {
     each.__name__: each
     for each in (
         answer_of_the_last_heartbeat_is_late, commit_lands_between_the_seal_and_the_take, take_lands_after_the_seal,
-        take_goes_on_after_the_seal, commits_without_answers, long_flushes, outage_of_the_store, observer_that_stalls,
-        short_visits,
+        take_goes_on_after_the_seal, sealed_before_it_knows_that_it_joined, commits_without_answers, long_flushes,
+        outage_of_the_store, observer_that_stalls, short_visits,
     )
 }  # fmt: skip

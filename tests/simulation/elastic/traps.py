@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trap:
-    """For the first `times` calls of a process from `after` on that write a name with this prefix.
+    """For the first `times` calls of a process from `after` on that write a name with this prefix; "delete NAME" for its deletion.
 
     - "suspend": the process is suspended for `seconds` before the call begins: its time-out does not run yet.
     - "late request", "late answer": it takes `seconds` longer.

@@ -15,6 +15,7 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
+from ..leases.joining import LateJoinError
 from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
@@ -132,6 +133,8 @@ class WorkerLives:
             worker = self._join()
             try:
                 await worker.run()
+            except LateJoinError as error:
+                log.warning("worker %s begins anew under another name: %s", worker.name, error)
             except FencedError as error:
                 self._counts.replaced += 1
                 self._counts.in_flight += self._shards.records_in_write

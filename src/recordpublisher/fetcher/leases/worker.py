@@ -19,6 +19,7 @@ from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
 from .heartbeat import Heartbeat
+from .joining import join_group
 from .lease_checkpoints import LeaseCheckpoints
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
@@ -93,8 +94,12 @@ class Worker:
         self._look_now = asyncio.Event()
 
     async def run(self) -> None:
-        """Take part in the group. Returns after `leave`. Raises: FencedError when others have sealed this worker; StateError."""
-        await self._retry(self._join)
+        """Take part in the group. Returns after `leave`.
+
+        Raises: FencedError when others have sealed this worker, or may have before it was told that it had joined; StateError.
+        """
+        first = functools.partial(self._retry, self._join)
+        await join_group(first, self._heartbeat, self._clock, self._settings.duration)
         tasks = [
             asyncio.ensure_future(work)
             for work in (self._send_heartbeats(), self._watch_group(), self._giver.run(self._retry))

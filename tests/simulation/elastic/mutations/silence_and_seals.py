@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.cleaning import Cleaning
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, OwnDocument
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
@@ -141,6 +143,15 @@ def sealed_worker_follows_faster_takes() -> Patches:
     return [(LeaseTaker, "_write", without_heartbeats)]
 
 
+def late_joins_count() -> Patches:
+    """E12: a worker goes on under a name whose record may have been sealed and deleted before it was told that it was stored."""
+
+    async def join_group(write_first: Callable[[], Awaitable[None]], *others: Any) -> None:
+        await write_first()
+
+    return [(worker_module, "join_group", join_group)]
+
+
 def deleted_documents_come_back() -> Patches:
     """E1: a worker whose record was deleted writes it anew."""
     write = OwnDocument.write
@@ -218,6 +229,7 @@ SILENCE_AND_SEALS = [
     nobody_is_sealed,
     cleaned_at_once,
     sealed_worker_follows_faster_takes,
+    late_joins_count,
     deleted_documents_come_back,
     seals_are_not_seen,
     unnamed_parts,

@@ -1,0 +1,61 @@
+"""A worker whose first record may have been deleted before it was confirmed begins anew (E12)."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.fetcher.leases.joining import LateJoinError, join_group
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.testing import run_virtual
+from recordpublisher.testing.virtual_time import VirtualClock
+
+LEASE = 20.0
+
+
+class Heartbeat:
+    def __init__(self, error=None):
+        self.seals, self._error = 0, error
+
+    async def seal(self):
+        self.seals += 1
+        if self._error is not None:
+            raise self._error
+
+
+class JumpingClock(VirtualClock):
+    """A paused virtual machine: its wall clock is set afterwards."""
+
+    jumped_ms = 0
+
+    def now_ms(self):
+        return super().now_ms() + self.jumped_ms
+
+
+def join(seconds, heartbeat, clock=None, jump_ms=0):
+    clock = clock or VirtualClock()
+
+    async def write_first():
+        await asyncio.sleep(seconds)
+        if jump_ms:
+            clock.jumped_ms = jump_ms
+
+    run_virtual(join_group(write_first, heartbeat, clock, LEASE))
+    return heartbeat.seals
+
+
+def test_a_first_record_that_is_confirmed_within_a_lease_counts():
+    assert join(LEASE - 1, Heartbeat()) == 0
+
+
+@pytest.mark.parametrize("error", [None, FencedError("sealed"), StoreUnavailableError("away")])
+def test_one_that_is_confirmed_later_is_given_up_and_sealed_if_that_can_be(error):
+    heartbeat = Heartbeat(error)
+    with pytest.raises(LateJoinError, match=r"confirmed after 20 s"):
+        join(LEASE, heartbeat)
+
+    assert heartbeat.seals == 1
+
+
+def test_time_in_which_only_the_wall_clock_went_on_counts():
+    with pytest.raises(LateJoinError, match=r"confirmed after 61 s"):
+        join(1, Heartbeat(), JumpingClock(), jump_ms=60_000)
