@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import lru_cache
 
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.conditional_store import VersionedValue
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, Stored
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
 from recordpublisher.fetcher.leases.worker import Worker
@@ -60,6 +63,12 @@ class SuspendableClock(Clock):
         return sum(min(end, now) - begin for begin, end in self._suspensions)
 
 
+@lru_cache(256)
+def _parsed(name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+    """A record; every worker of the group reads it again and again."""
+    return Stored(WorkerRecord.from_bytes(value.value, name), value.version)
+
+
 class SuspendableGroupStore(GroupStore):
     """A process can be suspended between two calls, where no time-out runs."""
 
@@ -70,6 +79,9 @@ class SuspendableGroupStore(GroupStore):
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
         await self._client.before_write(name)
         return await super().write(name, content, expected)
+
+    def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
+        return _parsed(name, value)
 
 
 class SimulatedProcess:
