@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from ..event_waiting import wait_at_most
+
 MIN_PAUSE_SECONDS = 0.1
 """Between a checkpoint and the next requested one: without it a thousand shards that end together would cause a thousand snapshots of a
 thousand shards each."""
@@ -39,19 +41,9 @@ class CheckpointScheduler:
         """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
         earliest = 0.0
         while not self._stopping.is_set():
-            if await _wait_for(self._requested, self._seconds):
-                await _wait_for(self._stopping, earliest - asyncio.get_running_loop().time())
+            if await wait_at_most(self._requested, self._seconds):
+                await wait_at_most(self._stopping, earliest - asyncio.get_running_loop().time())
             self._requested.clear()
             if not self._stopping.is_set():
                 await self._take()
                 earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
-
-
-async def _wait_for(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for the event, for at most this time (None: without limit). Returns whether it is set."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
+from ..event_waiting import wait_at_most
 from .heartbeat import Heartbeat
 from .lease_settings import HANDOVER_SECONDS
 from .owned_leases import OwnedLeases
@@ -96,7 +96,5 @@ class LeaseGiver:
         self._requested -= requested - self._owned.unfinished
 
     async def _wait_for_work(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._has_work.wait()
+        await wait_at_most(self._has_work, seconds)
         self._has_work.clear()

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
+from ..event_waiting import wait_at_most
 from .cleaning import Cleaning
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
@@ -185,7 +186,8 @@ class Worker:
                 seconds = RETRY_SECONDS
             if self._readers.is_held:
                 seconds = min(seconds, HELD_SECONDS)
-            await _wait_for(self._look_now, seconds)
+            if await wait_at_most(self._look_now, seconds):
+                self._look_now.clear()
 
     # --- one look ------------------------------------------------------------------------------------------------------------
 
@@ -291,13 +293,3 @@ class Worker:
             loads=self._loads.state(self._owned.shards, self._readers.loads()),
             checkpoint_ms=self._checkpoint_ms,
         )
-
-
-async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, for at most this time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
-    event.clear()
