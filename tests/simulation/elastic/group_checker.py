@@ -194,9 +194,9 @@ class GroupChecker:
         """
         new = max(position, self._read[shard])
         is_late = self._shards.by_key[shard].watermark(new) < self.group_watermark
-        if not is_late:
-            self._left_behind.discard(shard)
-        elif new < position + count and shard not in self._left_behind:
+        if not is_late and self._simulator.now - self.takes[shard][-1][0] > 2 * DURATION:
+            self._left_behind.discard(shard)  # before, a worker that has not seen the take may raise the watermark
+        elif is_late and new < position + count and shard not in self._left_behind:
             raise RuleViolationError(f"E8: {worker} writes {shard} from {new} below {self.group_watermark}")
         self._read[shard] = max(new, position + count)
         self.counts["late"] += self._shards.by_key[shard].watermark(position) < self.group_watermark
@@ -204,17 +204,22 @@ class GroupChecker:
             self._on_visible(worker, shard, position, count, epoch, was_suspended)
 
     def _did_not_count(self, shard: str) -> bool:
-        """Whether the owner before was sealed longer ago than it holds the watermark (E8), or its last heartbeat says that the shard was
-        idle, or either was so for a parent."""
+        """Whether the owner before was sealed longer ago than it holds the watermark (E8), or has left the shard as idle, or either was so
+        for a parent."""
         former = self.takes[shard][-1][1] if self.takes[shard] else ""
         was_unread_for_long = self._simulator.now - self._sealed_at.get(former, math.inf) > TRACKER_TIMEOUT
         of_parents = any(parent in self._left_behind for parent in self._shards.by_key[shard].parents)
         return was_unread_for_long or of_parents or self._was_idle_when_sealed(shard, former)
 
     def _was_idle_when_sealed(self, shard: str, former: str) -> bool:
-        """Nobody learns from the record of a sealed worker that an idle shard was resharded since."""
+        """Whether its stored position says so, or the last heartbeat. Nobody learns from them that it was resharded since."""
         described, sealed = self._shards.by_key[shard], self._store.values.get(f"{WORKERS}{former}")
-        if sealed is None or former not in self._sealed_at or self._read[shard] < described.records:
+        if sealed is None or former not in self._sealed_at:
+            return False
+        stored = self._positions(former).get(PositionKey(shard, self.epoch_of(former, shard)))
+        if stored is not None and stored.is_idle:
+            return True
+        if self._read[shard] < described.records:
             return False
         record = _record(sealed.value)
         if record.watermark is None:
