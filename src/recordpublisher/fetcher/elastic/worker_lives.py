@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
-from ..leases.joining import LateJoinError
+from ..leases.heartbeat import LateJoinError
 from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing

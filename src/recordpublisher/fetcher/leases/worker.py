@@ -19,8 +19,7 @@ from .documents.group_store import GroupStore
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
-from .heartbeat import Heartbeat
-from .joining import join_group
+from .heartbeat import Heartbeat, join_group
 from .lease_checkpoints import LeaseCheckpoints
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver

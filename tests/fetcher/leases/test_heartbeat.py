@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.leases.joining import LateJoinError, join_group
+from recordpublisher.fetcher.leases.heartbeat import LateJoinError, join_group
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock
