@@ -23,6 +23,7 @@ def calm(seed: int, *events: GroupEvent, workers: int = 3, roots: int = 6, recor
         is_transactional=False,
         traffic_changes=(),
         loads=(0.0,),
+        traps=(),
         events=events,
     )
 

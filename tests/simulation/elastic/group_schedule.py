@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
+
 from .shared_store import MAX_LAG_SECONDS, Faults
 from .simulated_shards import LOADS
 from .traps import Trap
@@ -19,6 +21,8 @@ STYLES = {
     "reshards": [3, 2, 1, 2, 1, 1, 1, 9, 0],
 }
 """How often each kind happens."""
+TRAPPED_NAMES = [WORKERS, PARTS, LEASE_TABLE, f"delete {WORKERS}", f"delete {PARTS}"]
+TRAPS = ["suspend", "late request", "late answer", "lost answer", "kill", "cut-off"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ def random_schedule(seed: int) -> GroupSchedule:
         is_transactional=random.Random(f"{seed} sink").random() < 0.4,
         clock=None,
         events=tuple(events),
+        traps=() if is_graceful else _traps(random.Random(f"{seed} traps"), end),
         traffic_changes=_times(random.Random(f"{seed} traffic"), end, 30.0),
     )
 
@@ -104,3 +109,19 @@ def _times(draw: random.Random, end: float, pause: float) -> tuple[float, ...]:
     while (at := at + draw.expovariate(1 / pause)) < end:
         times.append(at)
     return tuple(times)
+
+
+def _traps(draw: random.Random, end: float) -> tuple[Trap, ...]:
+    """In half of the schedules something happens to a few single calls: chance alone hits those that are made once too rarely."""
+    if draw.random() < 0.5:
+        return ()
+    made = []
+    for _ in range(draw.randint(1, 4)):
+        process, prefix, what = f"w{draw.randrange(4)}", draw.choice(TRAPPED_NAMES), draw.choice(TRAPS)
+        after, seconds, times = (
+            end * draw.random() ** 2,
+            draw.choice([5, 25, 40]) * draw.random(),
+            draw.choice([1, 1, 3]),
+        )
+        made.append(Trap(process, prefix, what, after, seconds, times, until=end))
+    return tuple(made)

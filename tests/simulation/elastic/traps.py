@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Trap:
-    """For the first `times` calls of a process from `after` on that write a name with this prefix; "delete NAME" for its deletion.
+    """For the first `times` calls of a process between `after` and `until` that write a name with this prefix; "delete NAME": its deletion.
 
     - "suspend": the process is suspended for `seconds` before the call begins: its time-out does not run yet.
     - "late request", "late answer": it takes `seconds` longer.
@@ -22,6 +23,7 @@ class Trap:
     after: float
     seconds: float = 0.0
     times: int = 1
+    until: float = math.inf
 
 
 class Traps:
@@ -34,7 +36,12 @@ class Traps:
         """The traps of this write, by what they do: those when it is sent, or those before."""
         found = {}
         for trap, left in self._left.items():
-            if left and now >= trap.after and name.startswith(trap.prefix) and sent == (trap.what != "suspend"):
+            if (
+                left
+                and trap.after <= now < trap.until
+                and name.startswith(trap.prefix)
+                and sent == (trap.what != "suspend")
+            ):
                 self._left[trap] -= 1
                 found[trap.what] = trap
         return found
