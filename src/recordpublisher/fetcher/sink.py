@@ -43,7 +43,7 @@ class SinkContext:
     - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
       old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
       queue of its own, asks before it sends.
-    - `resume_writing()` tells the job that `Sink.has_room` is true again.
+    - `resume_writing()` tells the job to ask `Sink.has_room` again. It may also be called when there was room before.
     - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
       no `flush`: `Sink.worker_positions` commits.
     """
@@ -54,8 +54,8 @@ class SinkContext:
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     may_write: Callable[[], bool] = field(default=_always, compare=False)
-    is_elastic: bool = False
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
+    is_elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,11 @@ class Sink(ABC):
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
 
     def has_room(self) -> bool:
-        """Whether a `write` can return soon. While it is false the job does not write; checkpoints, hand-overs and the end go on, which a
-        `write` that waits would hold up. Call `SinkContext.resume_writing` when it is true again. Default: True."""
+        """Whether a `write` would not wait for memory of the sink. The job asks before each one.
+
+        Without room it writes nothing, but takes checkpoints and gives up shards, which a `write` that waits would hold up. Call
+        `SinkContext.resume_writing` when there is room again. Default: True.
+        """
         return True
 
     @abstractmethod

@@ -56,6 +56,14 @@ def test_one_that_is_confirmed_later_is_given_up_and_sealed_if_that_can_be(error
     assert heartbeat.seals == 1
 
 
+def test_a_worker_that_was_sealed_before_it_joined_begins_anew_too():
+    async def sealed():
+        raise FencedError("sealed")
+
+    with pytest.raises(LateJoinError, match="sealed before its first heartbeat was confirmed"):
+        run_virtual(join_group(sealed, Heartbeat(), VirtualClock(), LEASE))
+
+
 def test_time_in_which_only_the_wall_clock_went_on_counts():
     with pytest.raises(LateJoinError, match=r"confirmed after 61 s"):
         join(1, Heartbeat(), JumpingClock(), jump_ms=60_000)

@@ -115,13 +115,11 @@ def _traps(draw: random.Random, end: float) -> tuple[Trap, ...]:
     """In half of the schedules something happens to a few single calls: chance alone hits those that are made once too rarely."""
     if draw.random() < 0.5:
         return ()
-    made = []
-    for _ in range(draw.randint(1, 4)):
-        process, prefix, what = f"w{draw.randrange(4)}", draw.choice(TRAPPED_NAMES), draw.choice(TRAPS)
-        after, seconds, times = (
-            end * draw.random() ** 2,
-            draw.choice([5, 25, 40]) * draw.random(),
-            draw.choice([1, 1, 3]),
-        )
-        made.append(Trap(process, prefix, what, after, seconds, times, until=end))
-    return tuple(made)
+    return tuple(_trap(draw, end) for _ in range(draw.randint(1, 4)))
+
+
+def _trap(draw: random.Random, end: float) -> Trap:
+    """Early, more often than not: what is done once is done at the start."""
+    process, prefix, what = f"w{draw.randrange(4)}", draw.choice(TRAPPED_NAMES), draw.choice(TRAPS)
+    after, seconds = end * draw.random() ** 2, draw.choice([5, 25, 40]) * draw.random()
+    return Trap(process, prefix, what, after, seconds, draw.choice([1, 1, 3]), until=end)

@@ -1,4 +1,4 @@
-"""Heartbeat: writes this worker's record, one write at a time; join_group: writes the first one, or lets the worker begin anew (E12)."""
+"""Heartbeat: writes this worker's record, one write at a time; join_group: the first heartbeat, which must not come too late (E12)."""
 
 from __future__ import annotations
 
@@ -58,18 +58,21 @@ class LateJoinError(FencedError):
 async def join_group(
     write_first: Callable[[], Awaitable[None]], heartbeat: Heartbeat, clock: Clock, duration: float
 ) -> None:
-    """Write the first record; `write_first` repeats it until it is confirmed. `duration`: of a lease, in seconds.
+    """Write the first heartbeat; `write_first` repeats it until it is confirmed. `duration`: of a lease, in seconds.
 
-    An attempt without an answer may have taken effect. Others seal such a record when it has stood for a lease, and delete it. A later
-    attempt would store it again, while deletions of it may still be under way. Time counts by both clocks: one of them may have stood still
-    while the process was suspended. Raises: LateJoinError; FencedError when others have sealed the worker.
+    An attempt without an answer may have taken effect. Others seal such a worker when its heartbeat has stood for a lease, and delete its
+    record. A later attempt would store it again, while deletions of it may still be under way. Time counts by both clocks: one of them may
+    have stood still while the process was suspended. Raises: LateJoinError, also when others have sealed the worker already.
     """
     began, began_ms = clock.boottime(), clock.now_ms()
-    await write_first()
+    try:
+        await write_first()
+    except FencedError as error:
+        raise LateJoinError(f"it was sealed before its first heartbeat was confirmed: {error}") from error
     seconds = max(clock.boottime() - began, (clock.now_ms() - began_ms) / 1000)
     if seconds >= duration:
         with contextlib.suppress(FencedError, StoreUnavailableError):
             await heartbeat.seal()
         raise LateJoinError(
-            f"its first record was confirmed after {seconds:.0f} s, and may have been deleted meanwhile"
+            f"its first heartbeat was confirmed after {seconds:.0f} s, and its record may have been deleted meanwhile"
         )

@@ -96,7 +96,7 @@ class Worker:
     async def run(self) -> None:
         """Take part in the group. Returns after `leave`.
 
-        Raises: FencedError when others have sealed this worker, or may have before it was told that it had joined; StateError.
+        Raises: FencedError when others have sealed this worker; LateJoinError when they may have before it had joined; StateError.
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)

@@ -109,7 +109,6 @@ class MapSink(Sink):
         )
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
-        self._is_full = False
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records."""
@@ -118,8 +117,7 @@ class MapSink(Sink):
 
     def has_room(self) -> bool:
         """Whether fewer than `max_bytes` are not handled; also after a record has failed the job, which `write` raises."""
-        self._is_full = not self._is_below_limit() and self._outcomes.error is None
-        return not self._is_full
+        return self._is_below_limit() or self._outcomes.error is not None
 
     async def write(self, batch: RecordBatch) -> None:
         """Accept a batch; waits while `max_bytes` are not handled. Raises: SinkError after a record has failed the job."""
@@ -217,5 +215,5 @@ class MapSink(Sink):
             self._pool.stop()
         if needs_sink_call:
             self._context.request_checkpoint()
-        if self._is_full and self.has_room():
+        if self.has_room():
             self._context.resume_writing()
