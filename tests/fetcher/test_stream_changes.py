@@ -5,71 +5,15 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
-from recordpublisher.fetcher.shards.stream_list import StreamList
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, fetcher_dependencies
+from fakes.changing_streams import LOOK, Listed, job, two_streams
+from fakes.scripted_source import RecordingSink, ScriptedSource
 from fakes.watched_fetcher import Stored
 
-LOOK = 5.0
 IDLE = {"flink.shard.idle.interval": 3_000}
-
-
-class Listed:
-    """The names of a list, as the test changes them."""
-
-    def __init__(self, *names):
-        self.names = names
-
-    async def look(self):
-        return self.names
-
-
-class StreamsSource(ScriptedSource):
-    """Streams of which some do not exist."""
-
-    def __init__(self):
-        super().__init__()
-        self.missing = set()
-        self.released = []
-
-    async def list_shards(self, stream, after=None):
-        if stream in self.missing:
-            raise StreamNotFoundError(stream)
-        return await super().list_shards(stream, after)
-
-    async def release(self, stream):
-        self.released.append(stream)
-
-
-def job(source, listed, story, sink=None, properties=None, **parts):
-    """Run a job while `story(fetcher)` changes the list; returns the fetcher after its end."""
-
-    async def run():
-        streams = StreamList(listed.names, listed.look, LOOK)
-        dependencies = fetcher_dependencies(source, sink or RecordingSink(), properties, streams=streams, **parts)
-        fetcher = SubtaskFetcher(dependencies)
-        await fetcher.open()
-        running = asyncio.create_task(fetcher.run())
-        try:
-            await story(fetcher)
-        finally:
-            fetcher.stop()
-            await running
-            await fetcher.close()
-        return fetcher
-
-    return run_virtual(run())
-
-
-def two_streams(*times):
-    source = StreamsSource()
-    source.add("a", 1, 2, stream="s")
-    source.add("b", *times, stream="t")
-    return source
 
 
 def test_a_stream_that_comes_into_the_list_is_read_from_its_start():

@@ -13,7 +13,7 @@ from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
-from .monitoring.metric_definitions import collect_metrics
+from .monitoring.metric_collection import collect_metrics
 from .monitoring.metric_views import SubtaskView
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready

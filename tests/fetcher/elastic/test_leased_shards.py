@@ -269,33 +269,3 @@ def test_a_position_that_the_sink_has_from_an_earlier_lease_of_the_shard_does_no
     assert (first.stored["s/shard-0"].state, first.unfinished) == (START, set())
     assert (second.stored["s/shard-0"].state, second.unfinished) == (START, {"s/shard-0"})
     assert (third.stored, third.unfinished) == ({}, {"s/shard-0"})
-
-
-class CountingClock(VirtualClock):
-    """Counts how often the time is asked for."""
-
-    asked = 0
-
-    def monotonic(self):
-        self.asked += 1
-        return super().monotonic()
-
-
-def test_a_permission_holds_for_a_millisecond_and_not_after_the_process_was_stopped():
-    async def story():
-        async with fetcher_without_group() as (_, _, leased):
-            loop, clock = asyncio.get_running_loop(), CountingClock()
-            leased.permission = WritePermission(clock, 30)
-            before = leased.may_write_now()
-            leased.permission.confirm(leased.permission.send_time())
-            clock.asked = 0
-            given = [leased.may_write_now() for _ in range(100)]
-            asked = clock.asked
-            loop.suspend(600)
-            after = leased.may_write_now()
-            leased.permission.confirm(leased.permission.send_time())
-            again = leased.may_write_now()
-            leased.permission = WritePermission(clock, 30)
-            return before, all(given), asked, after, again, leased.may_write_now()
-
-    assert run_virtual(story()) == (False, True, 1, False, True, False)

@@ -13,8 +13,9 @@ from recordpublisher.plugins.stores.read_claim_store import run_without_loop
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
-from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import options
+from fakes.spark.queries import options
+from fakes.spark.simulated_kinesis import SimulatedKinesis
+from fakes.spark.simulated_query import SimulatedQuery
 
 ARN = "arn:aws:kinesis:eu-west-1:1:stream/clicks"
 

@@ -20,7 +20,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.spark_kinesis import NOW, ManualClock
+from fakes.spark.simulated_kinesis import NOW, ManualClock
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 DENIED = FatalKinesisError("ListShards", "AccessDeniedException", "no")

@@ -17,8 +17,9 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 
-from fakes.spark_kinesis import MemoryClaims, NoAnswer, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import FAN_OUT, options, two_shards
+from fakes.spark.queries import FAN_OUT, options, two_shards
+from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_query import NoAnswer, SimulatedQuery
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 STORE_AWAY = StoreUnavailableError("PutObject at s3://b failed")

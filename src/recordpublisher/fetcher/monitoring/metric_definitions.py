@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from recordpublisher.publishers.clock import Clock
-
-from ..metric_types import Metric, MetricType, V
+from ..metric_types import Metric, MetricType
 from .lease_metrics import LEASE_METRICS
 from .metric_views import ShardView, SubtaskView
 
@@ -281,22 +277,3 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     ),
     Metric("alarm", FLAG, "", "has unread records and wrote none for the alarm interval", lambda view: view.has_alarm),
 )
-
-
-def metric_values(table: tuple[Metric[V], ...], view: V) -> dict[str, Any]:
-    """Every metric of one scope, as plain values."""
-    return {metric.name: metric.read(view) for metric in table}
-
-
-def collect_metrics(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
-    """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
-    now_ms, now, alarms = clock.now_ms(), clock.monotonic(), subtask.alarm_monitor.active_alarms
-    retention = subtask.retention
-    views = [
-        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in alarms)
-        for entry in subtask.entries
-    ]
-    return {
-        "subtask": metric_values(SUBTASK_METRICS, subtask),
-        "shards": {view.entry.key: metric_values(SHARD_METRICS, view) for view in views},
-    }

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections import defaultdict
 
 import pytest
 
@@ -11,22 +10,7 @@ from recordpublisher.local import LocalKinesis, Quotas
 from recordpublisher.local.streams.resharding import merge, split
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
-from servers.kpl_aggregates import aggregate
-
-UNPACED = {"RateLimit": 1_000_000}
-
-
-async def read_all(endpoint, stream="out"):
-    """Every user record of the stream, parents before children."""
-    sink = rp.MemorySink()
-    given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
-    async with rp.DataFetcher([stream], given, sink=sink) as fetcher:
-        await fetcher.run_bounded(stop_at_tip=True, max_time=60)
-    return sink.records
-
-
-def payloads(records):
-    return [int(record.data) for record in records]
+from .endpoint_records import UNPACED, assert_key_order, payloads, read_all
 
 
 async def put_numbers(sink, numbers, keys=97):
@@ -133,14 +117,6 @@ def _merge_last(stream):
     merge(stream, *stream.open_shards[-2:])
 
 
-def assert_key_order(records):
-    by_key = defaultdict(list)
-    for record in records:
-        by_key[record.partition_key].append(int(record.data))
-    for key, numbers in by_key.items():
-        assert numbers == sorted(numbers), key
-
-
 @pytest.mark.parametrize("aggregated", [False, True])
 async def test_k2_a_hundred_writers_of_one_key_keep_its_order_through_partial_failures(aggregated):
     numbers = itertools.count()
@@ -233,74 +209,3 @@ async def test_an_endpoint_that_restarts_loses_no_record():
                 read = payloads(await read_all(revived))
     assert set(read) == set(range(4_000))
     assert metrics["failedRequests"] > 0
-
-
-@pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
-async def test_as_the_sink_of_a_job_it_copies_a_stream(ordering):
-    async with LocalKinesis(streams={"in": 2, "out": 3}) as endpoint:
-        async with KinesisSink("in", {**endpoint.properties(), **UNPACED, "AggregationEnabled": True}) as source:
-            for number in range(3_000):
-                await source.put(str(number).encode(), f"key-{number % 97}", str(number % 97 * 2**120))
-        given = {
-            **endpoint.properties(),
-            **UNPACED,
-            "flink.stream.initpos": "TRIM_HORIZON",
-            "flink.sink.kinesis.stream": "out",
-            "flink.sink.kinesis.ordering": ordering,
-            "AggregationEnabled": True,
-        }
-        sink = KinesisSink(given, queue_limit=700)
-        async with rp.DataFetcher(["in"], given, sink=sink) as fetcher:
-            await fetcher.run_bounded(stop_at_tip=True)
-            assert sink.metrics()["outstandingRecordsCount"] == 0
-        records = await read_all(endpoint)
-    assert sorted(payloads(records)) == list(range(3_000))
-    assert all(int(one.shard_id[-1]) == int(one.data) % 97 * 2**120 * 3 // 2**128 for one in records)
-    if ordering == "PER_KEY":
-        assert_key_order(records)
-
-
-async def test_a_denied_write_ends_the_job_at_once_and_not_at_its_next_checkpoint():
-    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
-        endpoint.stream("in").put(b"1", "k")
-        endpoint.faults.fail_next("PutRecords", "AccessDeniedException")
-        start = {"flink.stream.initpos": "TRIM_HORIZON", "flink.state.checkpoint.interval": 3_600_000}
-        given = {**endpoint.properties(), **start}
-
-        async with asyncio.timeout(60), rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
-            with pytest.raises(rp.FatalKinesisError, match="PutRecords failed with AccessDeniedException"):
-                await fetcher.run()
-
-
-async def test_a_record_that_the_target_rejects_fails_the_job_or_goes_to_the_callback():
-    failed = []
-    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
-        endpoint.stream("in").max_record_bytes = 3 * 2**20
-        async with KinesisSink("in", endpoint.properties()) as source:
-            for data in (b"1", bytes(2 * 2**20), b"2"):
-                await source.put(data, "k")
-        given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
-
-        async with rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
-            with pytest.raises(rp.SinkError, match="MaxRecordSizeInKiB"):
-                await fetcher.run_bounded(stop_at_tip=True)
-        sink = KinesisSink("out", given, fail_on_error=False, on_failure=failed.append)
-        async with rp.DataFetcher(["in"], given, sink=sink) as fetcher:
-            await fetcher.run_bounded(stop_at_tip=True)
-        assert {2} <= set(payloads(await read_all(endpoint)))
-    assert [len(record.data) for record in failed] == [2 * 2**20]
-
-
-async def test_s7_a_record_that_the_target_rejects_is_skipped_with_the_jobs_policy():
-    part = (b"1", b"2", b"3")
-    pill = aggregate(("k" * 257, part[0]), ("k", part[1], "9" * 4301), ("k", part[2], "007"))
-    async with LocalKinesis(streams={"in": 1, "out": 1}) as endpoint:
-        async with KinesisSink("in", endpoint.properties()) as source:
-            await source.put(pill, "k")
-        given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON", "flink.deserializer.error": "SKIP"}
-
-        async with rp.DataFetcher(["in"], given, sink=KinesisSink("out", given)) as fetcher:
-            await fetcher.run_bounded(stop_at_tip=True)
-            (metrics,) = fetcher.metrics()["shards"].values()
-        assert payloads(await read_all(endpoint)) == [2, 3]
-    assert metrics["skippedRecords"] == 1

@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError,
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 
-from fakes.spark_kinesis import ARRIVED, SimulatedKinesis
+from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
 
 WINDOW = Bounds(max_records=2, stop_at_tip=True)
 

@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import Fetcher, MemoryWriteOnceStore, Query, opened
+from fakes.spark.continuous import Fetcher, MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a")]
 

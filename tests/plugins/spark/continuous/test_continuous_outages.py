@@ -27,8 +27,9 @@ from recordpublisher.publishers.errors import OutageError, StateError, StoreUnav
 from recordpublisher.publishers.shards import Shard
 
 from fakes.memory_store import MemoryStore
-from fakes.spark_continuous import NO_LIMIT, opened
-from fakes.spark_kinesis import ManualClock, NoAnswer
+from fakes.spark.continuous import NO_LIMIT, opened
+from fakes.spark.simulated_kinesis import ManualClock
+from fakes.spark.simulated_query import NoAnswer
 from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import (
+from fakes.spark.continuous import (
     CrashError,
     CrashingStore,
     Fetcher,

@@ -8,7 +8,7 @@ from recordpublisher.plugins.spark.continuous.wal_entry import ENTRIES
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import MemoryWriteOnceStore, Query, opened
+from fakes.spark.continuous import MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 

@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.continuous.back_pressure import BackPressure
 from recordpublisher.plugins.spark.continuous.wal_planner import MAX_QUIET_ENTRIES, Limits, WalPlanner
 from recordpublisher.plugins.spark.continuous.wal_writer import WalWriter
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, no_shards
+from fakes.spark.continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, no_shards
 
 SHARDS, ENTRY_COUNT = 300, 2 * MAX_QUIET_ENTRIES
 ONE_SNAPSHOT = 1000 * SHARDS

@@ -19,7 +19,7 @@ from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, opened
+from fakes.spark.continuous import CLOCK, NO_LIMIT, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b"), Shard("s", "c")]
 

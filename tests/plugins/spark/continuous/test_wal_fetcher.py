@@ -20,7 +20,7 @@ from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.errors import FencedError, StateError
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, Query
+from fakes.spark.continuous import CLOCK, NO_LIMIT, Query
 from spark_jobs.queries import Kinesis
 
 NAMES = itertools.count()

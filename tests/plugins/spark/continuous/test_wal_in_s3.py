@@ -7,7 +7,7 @@ from recordpublisher.plugins.stores.by_location import write_once_store_of
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import Query, opened
+from fakes.spark.continuous import Query, opened
 from servers.moto_server import KEYS, serve_moto
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]

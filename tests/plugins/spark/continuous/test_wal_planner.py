@@ -14,7 +14,7 @@ from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, MemoryWriteOnceStore, Query, opened
+from fakes.spark.continuous import CLOCK, MemoryWriteOnceStore, Query, opened
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]
 

@@ -23,8 +23,8 @@ from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import MemoryWriteOnceStore, opened
-from fakes.spark_kinesis import ManualClock
+from fakes.spark.continuous import MemoryWriteOnceStore, opened
+from fakes.spark.simulated_kinesis import ManualClock
 from spark_jobs.queries import Kinesis
 
 SHARDS = [Shard("s", "a"), Shard("s", "b")]

@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.continuous_options import ContinuousSettings
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, batch_of, no_shards
+from fakes.spark.continuous import CLOCK, NO_LIMIT, MemoryWriteOnceStore, batch_of, no_shards
 
 SHARD = Shard("s", "a")
 

@@ -11,7 +11,7 @@ from recordpublisher.plugins.spark.continuous.wal_writer import OWNERSHIP_CHECK_
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_continuous import CLOCK, MemoryWriteOnceStore, Query, no_shards, opened
+from fakes.spark.continuous import CLOCK, MemoryWriteOnceStore, Query, no_shards, opened
 
 SHARD = Shard("s", "a")
 

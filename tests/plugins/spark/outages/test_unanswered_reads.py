@@ -10,8 +10,8 @@ from recordpublisher.plugins.spark.source.read_claim import ReadClaim, ShardRead
 from recordpublisher.plugins.spark.source.shard_grouping import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
-from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import query, two_shards
+from fakes.spark.queries import query, two_shards
+from fakes.spark.simulated_kinesis import SimulatedKinesis
 
 REFUSED = TransientError("GetRecords", "ConnectionError", "refused")
 

@@ -11,8 +11,8 @@ from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
-from fakes.spark_kinesis import NOW, SimulatedKinesis
-from fakes.spark_queries import LOOKAHEAD, query
+from fakes.spark.queries import LOOKAHEAD, query
+from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from recordpublisher.plugins.spark.source.batch_offset import EMIT_NOTHING, BatchOffset
 
-from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import IDLE, LOOKAHEAD, query, spread
+from fakes.spark.queries import IDLE, LOOKAHEAD, query, spread
+from fakes.spark.simulated_kinesis import SimulatedKinesis
 
 
 @pytest.fixture

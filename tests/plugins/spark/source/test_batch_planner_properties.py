@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
 from recordpublisher.publishers.shards import Shard
 
-from fakes.spark_kinesis import ManualClock, MemoryClaims, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import IDLE, LOOKAHEAD, options, spread
+from fakes.spark.queries import IDLE, LOOKAHEAD, options, spread
+from fakes.spark.simulated_kinesis import ManualClock, MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_query import SimulatedQuery
 
 event_times = st.lists(st.integers(0, 20_000), max_size=25)
 

@@ -10,8 +10,9 @@ import pytest
 
 from recordpublisher.publishers.errors import StateError
 
-from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import FAN_OUT, options, query
+from fakes.spark.queries import FAN_OUT, options, query
+from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_query import SimulatedQuery
 
 REPLAY = {"onMetadataLoss": "REPLAY"}
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import LOOKAHEAD, query
+from fakes.spark.queries import LOOKAHEAD, query
+from fakes.spark.simulated_kinesis import SimulatedKinesis
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from recordpublisher.plugins.spark.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 
-from fakes.spark_kinesis import ARRIVED, NOW, SimulatedKinesis
-from fakes.spark_queries import options, query
+from fakes.spark.queries import options, query
+from fakes.spark.simulated_kinesis import ARRIVED, NOW, SimulatedKinesis
 
 END = {"iteratorType": "SHARD_END", "iteratorPosition": ""}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.spark_kinesis import NOW, SimulatedKinesis
-from fakes.spark_queries import IDLE, LOOKAHEAD, query
+from fakes.spark.queries import IDLE, LOOKAHEAD, query
+from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
 
 HOUR = 3_600_000
 

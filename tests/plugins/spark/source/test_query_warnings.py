@@ -10,8 +10,8 @@ from recordpublisher.plugins.spark.option_warnings import OptionWarnings
 from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
 from recordpublisher.plugins.spark.source.retention_check import RetentionLeft
 
-from fakes.spark_kinesis import SimulatedKinesis
-from fakes.spark_queries import options, query
+from fakes.spark.queries import options, query
+from fakes.spark.simulated_kinesis import SimulatedKinesis
 
 NEAR, FAR = RetentionLeft("s/a", 10, 100), RetentionLeft("s/a", 90, 100)
 

@@ -27,7 +27,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retries import GETRECORDS_RETRIES
 
-from fakes.spark_kinesis import MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
 
 BATCH = BatchId("query", 1, "plan")
 

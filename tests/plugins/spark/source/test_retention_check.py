@@ -8,8 +8,9 @@ from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
 from recordpublisher.plugins.spark.source.retention_check import RetentionLeft
 from recordpublisher.publishers.errors import DataLossError
 
-from fakes.spark_kinesis import NOW, SimulatedKinesis, SimulatedQuery
-from fakes.spark_queries import options, query
+from fakes.spark.queries import options, query
+from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
+from fakes.spark.simulated_query import SimulatedQuery
 
 CONTINUE = {"flink.state.dataloss": "CONTINUE"}
 DAY_AND_HOUR_MS = 25 * 3_600_000

@@ -9,7 +9,8 @@ from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import run_without_loop
 from recordpublisher.publishers.properties.properties import Properties
 
-from fakes.spark_kinesis import SimulatedKinesis, SimulatedQuery
+from fakes.spark.simulated_kinesis import SimulatedKinesis
+from fakes.spark.simulated_query import SimulatedQuery
 
 LOOKAHEAD = "flink.watermark.lookahead.millis"
 IDLE = "flink.shard.idle.interval"

@@ -1,0 +1,111 @@
+"""The entry of a public name on a reference page: its signature, its docstring, and its public members."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, is_typeddict
+
+SETTINGS_WORDS = """A keyword is a key of the [properties](../properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
+page names a shorter one. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
+
+
+def entry(name: str, thing: Any, level: int = 2) -> str:
+    head = f"{'#' * level} {name}"
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return f"{head}\n\n{_alias_words(name)}"
+    if inspect.isclass(thing) and issubclass(thing, enum.Enum):
+        members = [
+            f"- `{member.name}`" + (f": {member.value}" if member.value != member.name else "") for member in thing
+        ]
+        return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
+    if is_typeddict(thing):
+        return f"{head}\n\n{inspect.getdoc(thing)}\n\n{SETTINGS_WORDS}"
+    parts = [head, f"```python\n{_signature(name, thing, 110)}\n```", inspect.getdoc(thing) or ""]
+    members = list(_members(thing)) if inspect.isclass(thing) else []
+    return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])
+
+
+def _alias_words(name: str) -> str:
+    """A name without a docstring of its own: the string below its assignment."""
+    if name == "hookimpl":
+        return "Marks a function of a plugin as the implementation of the hook of that name (pluggy)."
+    return _attribute_words(Path(import_module("recordpublisher.publishers.base").__file__ or ""), None)[name]
+
+
+def _members(owner: type) -> Iterator[str]:
+    """Public methods, properties and documented attributes that the class itself defines."""
+    attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
+    for name, words in attributes.items():
+        if not name.startswith("_"):
+            yield f"- `{name}`: {one_line(words)}"
+    for name, member in vars(owner).items():
+        if name.startswith("_") or name in attributes:
+            continue
+        if isinstance(member, (property, cached_property)):
+            yield f"- `{name}`: {one_line(inspect.getdoc(member))}"
+        elif isinstance(member, (staticmethod, classmethod)) or inspect.isfunction(member):
+            function = getattr(owner, name)
+            yield f"- `{_signature(name, function)}`: {one_line(inspect.getdoc(function))}"
+
+
+def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
+    """The strings below assignments of a class, or of the module when `owner` is None."""
+    tree: Any = ast.parse(file.read_text(encoding="utf-8"))
+    if owner is not None:
+        tree = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == owner)
+    found = {}
+    for node, following in zip(tree.body, tree.body[1:], strict=False):
+        target = (
+            node.target
+            if isinstance(node, ast.AnnAssign)
+            else node.targets[0]
+            if isinstance(node, ast.Assign)
+            else None
+        )
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        if isinstance(target, ast.Name) and is_text:
+            found[target.id] = inspect.cleandoc(str(following.value.value))
+    return found
+
+
+def _signature(name: str, thing: Any, width: int = 10_000) -> str:
+    """The call as a person writes it; a class that nobody but a subclass makes is a bare name."""
+    if inspect.isclass(thing) and ({Exception, Protocol} & {*thing.__mro__} or inspect.isabstract(thing)):
+        return f"class {name}"
+    given = [each for each in inspect.signature(thing).parameters.values() if each.name != "self"]
+    keywords = [place for place, each in enumerate(given) if each.kind is each.KEYWORD_ONLY]
+    shown = [_parameter(each) for each in given]
+    if keywords and not any(each.kind is each.VAR_POSITIONAL for each in given):
+        shown.insert(keywords[0], "*")
+    answer = "" if inspect.isclass(thing) else _annotation(inspect.signature(thing).return_annotation, " -> ")
+    call = ("async " if inspect.iscoroutinefunction(thing) else "") + name
+    line = f"{call}({', '.join(shown)}){answer}"
+    return line if len(line) <= width else "\n".join([f"{call}(", *(f"    {each}," for each in shown), f"){answer}"])
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
+    return f"{stars}{parameter.name}{_annotation(parameter.annotation, ': ')}{default}"
+
+
+def _default(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str, tuple)) else "..."
+
+
+def _annotation(annotation: Any, before: str) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
+
+
+def one_line(words: str | None) -> str:
+    return re.sub(r"\s+", " ", words or "").strip()
