@@ -22,13 +22,18 @@ from .metric_definitions import KINESIS_SINK_METRICS
 from .pending_record import PendingRecord, SourceShard, size_of
 from .settings import QueueLimit, Settings
 from .writer import KinesisWriter
+from .written_states import WrittenStates
+
+PARTIAL_FLUSH_SECONDS = 1.0
+"""Most records are acknowledged sooner. A slower stream would hold up the job's writes and hand-overs for longer."""
 
 
 class KinesisSink(Sink):
     """Puts records into a stream, and waits while too many are not acknowledged (FLINK-9374, K1 to K4).
 
     On its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job
-    it copies records with their keys; a checkpoint waits until they are acknowledged, so each is written at least once.
+    it copies records with their keys; a checkpoint stores a position only when everything before it is acknowledged, so each is written
+    at least once.
 
     `stream` is a name or an ARN; without it the stream is the property `flink.sink.kinesis.stream`. `queue_limit` bounds the records
     that are not acknowledged: a number, or a function of `SinkStatistics` that returns one. `ordering` is NONE or PER_KEY.
@@ -55,6 +60,7 @@ class KinesisSink(Sink):
         self._context = SinkContext()
         self._stream = stream_name(name)
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
+        self._states = WrittenStates(self._writer.is_flushed)
 
     async def __aenter__(self) -> Self:
         try:
@@ -79,9 +85,20 @@ class KinesisSink(Sink):
         """
         await self._writer.put(_as_bytes(data), partition_key, explicit_hash_key)
 
-    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Return when every record accepted before this call is acknowledged. Raises: as `put`."""
-        await self._writer.flush()
+    async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
+        """Return when every record accepted before this call is acknowledged.
+
+        A checkpoint that may be partial waits for a second at most: then it gets the newest state of which everything is acknowledged.
+
+        Raises: as `put`.
+        """
+        if checkpoint is None:
+            await self._writer.flush()
+            return None
+        epoch = self._writer.begin_flush()
+        self._states.add(epoch, checkpoint.state)
+        await self._writer.wait_until_flushed(epoch, PARTIAL_FLUSH_SECONDS if checkpoint.may_be_partial else None)
+        return self._states.newest()
 
     async def close(self) -> None:
         """Flush and close the connections. Raises: as `put`, unless an earlier call has raised the error."""
@@ -120,6 +137,7 @@ class KinesisSink(Sink):
     def revoked(self, shards: Collection[str]) -> None:
         """As the sink of a job: send no more of these shards. What is queued of them counts as done."""
         self._writer.permission.revoke(shards)
+        self._states.revoke(shards)
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:

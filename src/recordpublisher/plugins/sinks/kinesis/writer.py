@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -107,8 +108,28 @@ class KinesisWriter:
 
         Raises: the error that ended the sink.
         """
+        await self.wait_until_flushed(self.begin_flush())
+
+    def begin_flush(self) -> int:
+        """Send what is queued without waiting for more. Returns the epoch of the records accepted so far.
+
+        Raises: the error that ended the sink.
+        """
         self._raise_if_unusable()
-        await self._drain()
+        return self._end_epoch()
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Whether every record up to the end of an epoch is acknowledged or given up."""
+        return self._outstanding.is_complete(epoch)
+
+    async def wait_until_flushed(self, epoch: int, at_most_seconds: float | None = None) -> None:
+        """Return when the epoch is flushed, or after this time. Raises: the error that ended the sink."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most_seconds):
+                while not self.is_flushed(epoch):
+                    await self._completion.wait()
+                    self._failures.raise_if_failed()
+        self._failures.raise_if_failed()
 
     async def close(self) -> None:
         """Flush, then release all resources. Raises: the sink's error unless a caller already got it. Later calls do nothing."""
@@ -119,7 +140,7 @@ class KinesisWriter:
             return
         try:
             if self._failures.error is None:
-                await self._drain()
+                await self.wait_until_flushed(self._end_epoch())
         finally:
             await self.abort()
         if not self._failures.was_raised:
@@ -187,13 +208,10 @@ class KinesisWriter:
         self._outstanding.add(record)
         self._pipeline.enqueue(record)
 
-    async def _drain(self) -> None:
+    def _end_epoch(self) -> int:
         epoch = self._outstanding.end_epoch()
         self._pipeline.flush_now()
-        while not self._outstanding.is_complete(epoch):
-            await self._completion.wait()
-            self._failures.raise_if_failed()
-        self._failures.raise_if_failed()
+        return epoch
 
     def _wake_waiters(self) -> None:
         self._completion.notify_all()

@@ -1,6 +1,7 @@
 """The Kinesis sink as the sink of a job, from one stream of the embedded endpoint to another."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -81,3 +82,35 @@ async def test_s7_a_record_that_the_target_rejects_is_skipped_with_the_jobs_poli
             (metrics,) = fetcher.metrics()["shards"].values()
         assert payloads(await read_all(endpoint)) == [2, 3]
     assert metrics["skippedRecords"] == 1
+
+
+async def test_what_is_stored_while_the_target_is_slow_is_in_the_target(tmp_path):
+    state, copy_of_state = tmp_path / "state", tmp_path / "copy"
+    async with LocalKinesis(streams={"in": 2, "out": 1}) as endpoint:
+        async with KinesisSink("in", {**endpoint.properties(), **UNPACED}) as source:
+            for number in range(2_000):
+                await source.put(str(number).encode(), f"key-{number}")
+        given = {
+            **endpoint.properties(),
+            "flink.stream.initpos": "TRIM_HORIZON",
+            "flink.shard.getrecords.maxrecordcount": 200,
+            "flink.state.checkpoint.interval": 100,
+        }
+        slow = KinesisSink("out", {**given, "RateLimit": 60}, queue_limit=600)
+        async with rp.DataFetcher(["in"], {**given, "flink.state.uri": f"file://{state}"}, sink=slow) as fetcher:
+            run = asyncio.create_task(fetcher.run())
+            async with asyncio.timeout(60):
+                while slow.metrics()["numRecordsOut"] < 1_000:  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.05)
+            await asyncio.to_thread(shutil.copytree, state, copy_of_state)
+            written = set(payloads(await read_all(endpoint)))
+            assert slow.metrics()["outstandingRecordsCount"], "or the target is not slow"
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+        rest = rp.MemorySink()
+        async with rp.DataFetcher(
+            ["in"], {**given, "flink.state.uri": f"file://{copy_of_state}"}, sink=rest
+        ) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+    assert written | set(payloads(rest.records)) == set(range(2_000))
+    assert len(rest.records) < 2_000, "no position was stored while there was always something to write"

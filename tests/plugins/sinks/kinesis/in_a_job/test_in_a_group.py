@@ -1,0 +1,140 @@
+"""KinesisSink in a group on random schedules: no position is stored before its records are in the stream, however slow that is."""
+
+import asyncio
+import json
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.testing import VirtualClock, run_virtual
+
+from fakes.leases.elastic_processes import ElasticProcesses
+from fakes.writable_stream import FakeKinesis
+
+FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("KINESIS_GROUP_SCHEDULES", "12"))
+
+
+class Target(FakeKinesis):
+    """Knows how often each record of the source was put."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.put = Counter()
+
+    def _put(self, entry):
+        result = super()._put(entry)
+        if result.error_code is None:
+            shard, number = entry.data.decode().split(":")
+            self.put[shard, int(number)] += 1
+        return result
+
+
+class CopyingSink(KinesisSink):
+    """Copies which record of which shard it is."""
+
+    def __init__(self, target, ordering):
+        super().__init__(
+            "out", {"aws.region": "eu-west-1"}, port=target, clock=VirtualClock(), ordering=ordering, queue_limit=200
+        )
+
+    async def write(self, batch):
+        named = [
+            UserRecord(f"{batch.shard_id}:{each.sequence_number}".encode(), each.sequence_number, each.arrival, f"k{n}")
+            for n, each in enumerate(batch.records)
+        ]
+        await super().write(replace(batch, records=named))
+
+    async def die(self):
+        await self._writer.abort()
+
+
+class CopyGroup:
+    """Owns the processes of a schedule, and checks each position that is stored."""
+
+    def __init__(self, chance):
+        self.chance = chance
+        self.is_graceful = chance.random() < 0.5
+        self.ordering = chance.choice(["NONE", "PER_KEY"])
+        self.target = Target()
+        self.group = ElasticProcesses(shards=chance.randint(1, 4))
+        self.processes = []
+        self.early = []
+        write = self.group.store._write
+
+        def checked_write(name, value, expected):
+            version = write(name, value, expected)
+            if name.startswith("group/positions/"):
+                self.check(json.loads(value)["positions"])
+            return version
+
+        self.group.store._write = checked_write
+
+    def check(self, positions):
+        for key, epoch, stored in positions:
+            shard, position = key.partition("/")[2], int(stored.get("position", -1))
+            missing = [number for number in range(position + 1) if (shard, number) not in self.target.put]
+            if missing:
+                self.early.append(f"{position} of {shard} is stored in epoch {epoch}, {missing} are not put")
+
+    async def play(self):
+        await self.join()
+        for _ in range(self.chance.randint(5, 15)):
+            events = [self.send, self.send, self.join, self.leave, self.split, self.change_rate]
+            if not self.is_graceful:
+                events += [self.kill]
+            await self.chance.choice(events)()
+            await asyncio.sleep(self.chance.choice([0, 0.1, 1, 5, 20]))
+        self.target.rate = None
+        if not self.processes:
+            await self.join()
+        await self.group.wait_until(lambda: self.group.sent <= self.target.put.keys(), seconds=3_000)
+        while self.processes:
+            await self.leave()
+        assert not self.early, self.early
+        assert self.group.sent == set(self.target.put)
+        if self.is_graceful:
+            assert set(self.target.put.values()) <= {1}, "no process was lost"
+
+    async def join(self):
+        if len(self.processes) < 3:
+            self.processes.append(await self.group.join(sink=CopyingSink(self.target, self.ordering)))
+
+    async def send(self):
+        self.group.send(self.chance.randint(1, 60))
+
+    async def leave(self):
+        if self.processes:
+            await self.processes.pop(self.chance.randrange(len(self.processes))).stop()
+
+    async def kill(self):
+        if self.processes:
+            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process.store.is_cut = True
+            await process.sink.die()
+            process.fetcher.leased.drop_all()
+            await process.kill()
+
+    async def split(self):
+        open_shards = [each.shard.shard_id for each in self.group.source.shards.values() if not each.closed]
+        if len(open_shards) < 6:
+            parent = self.chance.choice(open_shards)
+            self.group.source.split(parent, f"{parent}-l", f"{parent}-r")
+
+    async def change_rate(self):
+        self.target.rate = self.chance.choice([None, 5.0, 20.0])
+
+
+async def play(seed):
+    async with asyncio.timeout(50_000):
+        await CopyGroup(random.Random(seed)).play()
+
+
+def test_no_position_is_stored_before_its_records_are_put_and_nothing_is_put_twice_while_processes_come_and_go():
+    for seed in range(FIRST, FIRST + COUNT):
+        try:
+            run_virtual(play(seed))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
