@@ -251,6 +251,28 @@ def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path,
     assert "Traceback" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("changed", "schema", "words", "trigger"),
+    [
+        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is not set", {"processingTime": "1 second"}),
+        ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
+        ({}, "data string", "setting 'schema' has the value", {"processingTime": "1 second"}),
+        ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
+    ],
+)
+def test_c2_what_only_the_start_of_a_query_shows_ends_it_with_its_sentence(
+    spark, kinesis, tmp_path, changed, schema, words, trigger
+):
+    options = {**kinesis(f"unfit-{abs(hash(words))}").options(tmp_path), **changed}
+    reader = spark.readStream.format("kinesis").options(**{key: value for key, value in options.items() if value})
+    frame = (reader if schema is None else reader.schema(schema)).load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match=re.escape(words)) as raised:
+        query.trigger(**trigger).start().awaitTermination(WAIT_SECONDS)
+    assert "Traceback" not in str(raised.value)
+    assert "UnboundLocalError" not in str(raised.value)
+
+
 def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_path):
     stream = kinesis("known")
     query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)

@@ -27,7 +27,7 @@ def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():
     source.schema()
     source.reader(StructType([StructField("data", BinaryType())]))
     with pytest.raises(ConfigurationError, match="setting 'metadataLocation' is not set"):
-        source.streamReader(None)
+        source.streamReader(None).initialOffset()
 
 
 def test_c2_a_query_has_no_end(tmp_path):
@@ -35,7 +35,7 @@ def test_c2_a_query_has_no_end(tmp_path):
         {"stream": "orders", "aws.region": "us-east-1", "metadatalocation": str(tmp_path), "endingposition": "NOW"}
     )
     with pytest.raises(ConfigurationError, match=r"setting 'endingPosition'.*this is for spark.read"):
-        source.streamReader(None)
+        source.streamReader(None).initialOffset()
 
 
 def test_c2_a_wrong_start_by_shard_fails_when_the_dataframe_is_loaded():

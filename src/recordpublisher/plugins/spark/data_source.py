@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from .batch_read.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .columns.read_schema import SPARK_SCHEMA
-from .driver_errors import one_sentence
+from .driver_errors import RefusedQuery, one_sentence
 from .option_warnings import OptionWarnings, collected_warnings
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
@@ -73,9 +73,14 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         positions = ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
         return KinesisBatchReader(options, positions, schema)
 
-    @one_sentence
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader for the query's mode."""
+        """The reader for the query's mode; one that raises what is wrong with the options or the schema."""
+        try:
+            return self._query_reader(schema)
+        except Exception as error:
+            return RefusedQuery(error)
+
+    def _query_reader(self, schema: Any) -> DataSourceStreamReader:
         from .columns.chosen_columns import chosen_columns
 
         options = self.query_options()

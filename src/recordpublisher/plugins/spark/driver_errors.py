@@ -1,4 +1,4 @@
-"""one_sentence: errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
+"""Errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
@@ -35,6 +37,35 @@ def one_sentence(call: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return called
+
+
+class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is not typed here
+    """The reader of a query that cannot start. It raises the error when it is first asked for anything.
+
+    Spark 4.3 hides an error of `streamReader` behind an UnboundLocalError of its own (`python_streaming_source_runner.py`).
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @one_sentence
+    def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
+        """Raises: the error."""
+        raise self._error
+
+    @one_sentence
+    def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
+        """Raises: the error."""
+        raise self._error
+
+    @one_sentence
+    def partitions(self, start: Any, end: Any) -> Any:
+        """Raises: the error."""
+        raise self._error
+
+    def read(self, partition: Any) -> Any:
+        """Raises: the error."""
+        raise self._error
 
 
 def _is_process_of_spark() -> bool:
