@@ -72,6 +72,13 @@ def test_a_job_is_described_without_secrets():
     assert job_of(StreamList(("a",), look=lambda: None), KeepingSink()) == GroupJob(None, "KeepingSink", True)
 
 
+def test_another_name_is_a_difference_and_no_name_is_none():
+    ours, unnamed = GroupJob(("a",), "sink", name="orders"), GroupJob(("a",), "sink")
+    assert ours.contradiction(ours) is ours.contradiction(unnamed) is unnamed.contradiction(ours) is None
+    theirs = GroupJob(("a",), "sink", name="events")
+    assert ours.contradiction(theirs) == "its name is events, and that of this process orders"
+
+
 def test_each_difference_is_named():
     ours = GroupJob(("a",), "new")
     assert ours.contradiction(GroupJob(("a",), "new")) is None

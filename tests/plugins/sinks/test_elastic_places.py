@@ -1,5 +1,7 @@
 """A group whose sink keeps the positions cannot go on in another place; it says so, and goes on in the old one (E10)."""
 
+import asyncio
+
 import pytest
 
 import recordpublisher as rp
@@ -31,3 +33,25 @@ async def test_positions_stay_in_the_folder_that_they_were_written_to(tmp_path):
     rows = [line for file in files for line in file.read_text().splitlines()]
     assert len(rows) == 4
     assert not list((tmp_path / "other").rglob("*.jsonl"))
+
+
+async def test_a_job_of_another_name_is_refused_in_the_folder_of_a_group_that_runs(tmp_path):
+    with serve_in_thread(streams={"orders": 2}) as served:
+        served.stream("orders").put({"n": 1})
+        given = {
+            **served.endpoint.properties(),
+            "flink.shard.assignment": "ELASTIC",
+            "flink.state.uri": f"{tmp_path}/group",
+            "flink.stream.initpos": "TRIM_HORIZON",
+        }
+        sink = rp.MemorySink()
+        async with rp.DataFetcher("orders", {**given, "flink.job.name": "one"}, sink=sink) as fetcher:
+            run = asyncio.create_task(fetcher.run())
+            async with asyncio.timeout(60):
+                while not sink.records:  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.1)
+            with pytest.raises(rp.StateError, match=r"its name is one, and that of this process two.*in a database"):
+                async with rp.DataFetcher("orders", {**given, "flink.job.name": "two"}, sink=rp.MemorySink()) as other:
+                    await other.run_bounded(max_time=60)
+            fetcher.stop()
+            await run

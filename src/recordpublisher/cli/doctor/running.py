@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
+from recordpublisher.fetcher.checkpoints.state_store import ANOTHER_PLACE, SUBTASK_PREFIX, refuse_assignment
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.lag.stored_positions import PositionsReader
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL, JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL
 
 from .findings import NotCheckedError
 
@@ -37,7 +37,7 @@ async def check_generation(positions: PositionsReader, properties: Properties) -
     if live := [each for each in after if each not in before]:
         raise RecordPublisherError(
             f"{_subtasks(live)} of generation {generation} stores checkpoints: a start here would fence it off, and it would fail. Stop it "
-            f"first, or give this job another {JOB_NAME.key} or {STATE_URI.key}"
+            f"first, or give this job {ANOTHER_PLACE}"
         )
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(

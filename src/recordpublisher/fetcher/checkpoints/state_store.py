@@ -10,6 +10,8 @@ from recordpublisher.publishers.properties.table import JOB_NAME, SHARD_ASSIGNME
 
 from ..sink import State
 
+ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
+"""What a job needs that shall not share the positions of another one."""
 SUBTASK_PREFIX = "subtask-"
 """What the names of the entries of a fixed number of subtasks begin with, in a conditional store."""
 
@@ -18,7 +20,7 @@ def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""
     raise StateError(
         f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, which {given} goes on from only when it is asked to: "
-        f"start once with `--takeover` ({TAKEOVER.key}=true), or use another {STATE_URI.key} or {JOB_NAME.key}"
+        f"start once with `--takeover` ({TAKEOVER.key}=true), or use {ANOTHER_PLACE}"
     )
 
 

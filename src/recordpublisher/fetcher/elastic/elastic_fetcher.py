@@ -47,7 +47,7 @@ class ElasticFetcher(SubtaskFetcher):
         self._group = group
         self._tracker = tracker
         self._looked_at = frozenset(dependencies.streams)
-        self._job = job_of(dependencies.streams, dependencies.sink)
+        self._job = job_of(dependencies.streams, dependencies.sink, group.job_name)
         self._is_open = False
         self.leased = LeasedShards(
             self._shards, self._snapshotter, dependencies.sink, dependencies.clock, dependencies.streams

@@ -9,8 +9,8 @@ from dataclasses import replace
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.table import JOB_NAME, STATE_URI
 
+from ..checkpoints.state_store import ANOTHER_PLACE
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
@@ -22,10 +22,10 @@ from ..sink import Sink
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-def job_of(streams: StreamList, sink: Sink) -> GroupJob:
-    """What this process reads, and where it writes."""
+def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
+    """What this process reads, and where it writes; `name`: of the job."""
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(names, mask_passwords(sink.destination()), sink.worker_positions() is not None)
+    return GroupJob(names, mask_passwords(sink.destination()), sink.worker_positions() is not None, name)
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
@@ -43,7 +43,7 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
         except LiveWorkerError as error:
             raise StateError(
                 f"the group of this job has other settings: {difference}. Worker {error.worker} of the group in {store.place} sends "
-                f"heartbeats: stop all its processes first. Another job needs another {STATE_URI.key} or {JOB_NAME.key}"
+                f"heartbeats: stop all its processes first. Another job needs {ANOTHER_PLACE}"
             ) from error
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:

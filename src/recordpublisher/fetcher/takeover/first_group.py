@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 
+from ..checkpoints.state_store import ANOTHER_PLACE
 from ..conditional_store import ConditionalStore, ConflictError
 from ..leases.documents.group_store import GroupStore
 from ..leases.documents.lease_table import Lease, LeaseTable
@@ -22,7 +23,7 @@ SHARDS_PER_PART = 16
 async def store_as_group(store: ConditionalStore, states: Mapping[str, ShardState]) -> None:
     """Store imported states by `Shard.key` as those of a new group. Raises: StateError when there is one."""
     found = await GroupStore(store).read_table()
-    exists = f"{store.place} has a group of workers already: use another flink.state.uri or flink.job.name"
+    exists = f"{store.place} has a group of workers already: use {ANOTHER_PLACE}"
     if found is not None:
         raise StateError(exists)
     try:

@@ -58,7 +58,7 @@ def elastic_group_of(
     if back_end_of(uri) == "SQL" and job is None:
         raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the group is kept under this name")
     store = conditional_store_of(uri, STATE_URI.key, properties, job=job or "")
-    return ElasticGroup(store, settings, properties.value(TAKEOVER))
+    return ElasticGroup(store, settings, properties.value(TAKEOVER), job)
 
 
 def _check_sink(sink: Sink | None) -> None:

@@ -6,7 +6,7 @@ from .property_types import integer, prefix, text
 
 JOB_NAME = text(
     "flink.job.name",
-    "Name of the job: separates jobs that share a database or table for their state.",
+    "Name of the job: separates jobs that share a database for their state. Elsewhere each job has a `flink.state.uri` of its own.",
     group="Job",
 )
 STREAMS = text(

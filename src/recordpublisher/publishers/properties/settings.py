@@ -43,7 +43,9 @@ class JobSettings(TypedDict, total=False):
     SDK, with its hooks. Through a proxy the SDK's is always used.
     """
     job_name: str
-    """`flink.job.name`: Name of the job: separates jobs that share a database or table for their state."""
+    """`flink.job.name`: Name of the job: separates jobs that share a database for their state. Elsewhere each job has a
+    `flink.state.uri` of its own.
+    """
     streams_interval: int | str
     """`flink.streams.interval`: How often a file or function of streams is looked at again (S10). In ms."""
     deadletter_sink: str
@@ -316,7 +318,7 @@ class JobSettings(TypedDict, total=False):
     """`flink.shard.assigner`: Which subtask reads which shard (S9): UNIFORM or a plugin's name."""
     shard_assignment: Literal["STATIC", "ELASTIC"]
     """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same
-    flink.state.uri and flink.job.name share them; any of them may join, leave or fail while the others run.
+    flink.state.uri (in a database: and the same flink.job.name) share them; any of them may join, leave or fail while the others run.
     """
     lease_duration: int | str
     """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this

@@ -22,8 +22,8 @@ SHARD_ASSIGNER = text(
 )
 SHARD_ASSIGNMENT = choice(
     "flink.shard.assignment",
-    "STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same flink.state.uri and flink.job.name share "
-    "them; any of them may join, leave or fail while the others run.",
+    "STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same flink.state.uri (in a database: and the "
+    "same flink.job.name) share them; any of them may join, leave or fail while the others run.",
     "STATIC",
     ("STATIC", "ELASTIC"),
     group="Discovery and state",

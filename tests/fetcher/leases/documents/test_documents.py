@@ -21,7 +21,13 @@ owned = st.builds(Lease, owner=st.sampled_from(["x", "y"]), epoch=st.integers(1,
 # a shard's relatives are of its stream
 KIN = ("shardId-000000000012", "other")
 streams = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
-jobs = st.none() | st.builds(GroupJob, streams=streams, sink=st.text(max_size=5), keeps_positions=st.booleans())
+jobs = st.none() | st.builds(
+    GroupJob,
+    streams=streams,
+    sink=st.text(max_size=5),
+    keeps_positions=st.booleans(),
+    name=st.none() | st.text(max_size=5),
+)
 starts = st.sampled_from([StartingPosition.trim_horizon(), StartingPosition.at_timestamp(1_700_000_000_000)])
 
 

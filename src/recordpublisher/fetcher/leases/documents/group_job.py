@@ -14,34 +14,40 @@ class GroupJob:
     - `streams`: by name, sorted; None: a list that may change while the job runs (S10).
     - `sink`: where it writes to, without secrets: `Sink.destination`.
     - `keeps_positions`: the positions are in the sink, with its rows, and not in the store of the group.
+    - `name`: `flink.job.name`; None when it is not set, which contradicts no name.
     """
 
     streams: tuple[str, ...] | None
     sink: str
     keeps_positions: bool = False
+    name: str | None = None
 
     def contradiction(self, of_group: GroupJob | None) -> str | None:
         """How the group's job differs from that of this process, in words. None: they are the same, or the table does not say."""
-        if of_group is None or of_group == self:
+        if of_group is None:
             return None
         differences = [
             f"it {theirs}, and this process {ours}"
             for theirs, ours in zip(of_group._words(), self._words(), strict=True)
             if theirs != ours
         ]
-        return "; ".join(differences)
+        if of_group.name is not None and self.name is not None and of_group.name != self.name:
+            differences.insert(0, f"its name is {of_group.name}, and that of this process {self.name}")
+        return "; ".join(differences) or None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict, without what has its default."""
         streams = {} if self.streams is None else {"streams": self.streams}
-        return {**streams, "sink": self.sink, **({"keepsPositions": True} if self.keeps_positions else {})}
+        kept = {"keepsPositions": True} if self.keeps_positions else {}
+        named = {} if self.name is None else {"name": self.name}
+        return {**streams, "sink": self.sink, **kept, **named}
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> GroupJob:
         """The inverse of `to_json`."""
         streams = entries.get("streams")
         kept = bool(entries.get("keepsPositions", False))
-        return cls(None if streams is None else tuple(streams), entries["sink"], kept)
+        return cls(None if streams is None else tuple(streams), entries["sink"], kept, entries.get("name"))
 
     def _words(self) -> tuple[str, str, str]:
         streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
