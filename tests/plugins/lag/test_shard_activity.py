@@ -54,6 +54,13 @@ def test_a_shard_with_too_many_records_to_read_has_their_rate_and_no_known_tip()
     assert activity(Port(range(NOW - MINUTE, NOW))) == ShardActivity(1000.0, 100_000.0)
 
 
+@pytest.mark.parametrize(("ago", "window"), [(4_000, 20), (60_000, 120)])
+def test_a_burst_before_the_last_two_seconds_is_not_idle(ago, window):
+    burst = [NOW - ago + number for number in range(150)]
+
+    assert activity(Port(burst)) == ShardActivity(150 / window, 15_000 / window, str(burst[-1]), ago - 149)
+
+
 def test_a_shard_without_records_in_the_interval_has_the_rate_0():
     assert activity(Port([NOW - 3 * MINUTE])) == ShardActivity(0.0, 0.0)
 

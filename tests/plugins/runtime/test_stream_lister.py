@@ -10,6 +10,7 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
     ResourceNotFoundError,
+    RetriesExhaustedError,
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import ReadResponse
@@ -100,7 +101,9 @@ def test_a_region_of_an_arn_that_cannot_be_reached_is_named():
     made = StreamLister(Factory(), Properties({}), stream_names(ARN), VirtualClock())
     made._client = client
 
-    with pytest.raises(ConfigurationError, match=r"property 'aws\.region' has the value 'eu-west-1'.*can be reached"):
+    with pytest.raises(
+        RetriesExhaustedError, match=r"ListShards failed .*the endpoint is that of the region eu-west-1, or of AWS"
+    ):
         run_virtual(made.list_shards("orders"))
 
 

@@ -15,6 +15,8 @@ from recordpublisher.publishers.shards import Shard
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 SHORT_MS = 2_000
 """A shard takes 1 MB a second, so a read of this long brings at most the 2 MB that a shard returns each second."""
+LONGER_MS = 20_000
+"""Looked at when nothing arrived in the last two seconds: the records came in a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,22 @@ class ShardActivity:
 
 
 async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
-    """Read what arrived within the interval; where that is more than a few records, within the last two seconds.
+    """Read what arrived within the interval; where that is more than a few records, within the last two seconds, or the last that had any.
 
     Raises: KinesisError, nothing is retried.
     """
+    later = [(min(interval_ms, window_ms), MANY_RECORDS) for window_ms in (SHORT_MS, LONGER_MS, interval_ms)]
     records: Sequence[UserRecord] = ()
-    for window_ms, limit in ((interval_ms, FEW_RECORDS), (min(interval_ms, SHORT_MS), MANY_RECORDS)):
+    for window_ms, limit in [(interval_ms, FEW_RECORDS), *later]:
         start_ms = now_ms - window_ms
         found = await _read_since(port, shard, start_ms, limit)
         if found is None:
             return ShardActivity()
         records, is_at_tip = found
-        if is_at_tip:
+        if is_at_tip and (records or limit == FEW_RECORDS):
             return _until_tip(records, start_ms, now_ms)
+        if records and limit == MANY_RECORDS:
+            break
     return _between(records)
 
 
@@ -77,6 +82,8 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
     """Of records with newer ones after them, whose number is not known."""
+    if not records:
+        return ShardActivity()
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if not seconds:
         return ShardActivity()

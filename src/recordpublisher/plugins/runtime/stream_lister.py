@@ -14,7 +14,6 @@ from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
-    ConfigurationError,
     FatalKinesisError,
     RecordPublisherError,
     ResourceNotFoundError,
@@ -24,7 +23,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES, REGION
+from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard
@@ -169,20 +168,22 @@ class StreamLister:
             return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call with retries. Until the first success, an unreachable endpoint counts as a wrong setting and raises after a few retries."""
+        """Call with retries. Until the first success there are few for an unreachable endpoint: its setting may be wrong."""
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
             result = await call_with_retries(call, policy, on_retry=self._log_retry)
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
-            endpoint = self._properties.value(ENDPOINT)
-            key = (ENDPOINT if endpoint else REGION).key
-            # the region may be that of an ARN, of the environment or of a profile
-            value = endpoint or kinesis.region_of(self._properties, self._names.values())
-            raise ConfigurationError(key, value, "one that can be reached", reason=str(error.__cause__)) from error
+            raise RetriesExhaustedError(f"{error.__cause__}; {self._endpoint_in_words()}") from error
         self._has_succeeded = True
         return result
+
+    def _endpoint_in_words(self) -> str:
+        if (endpoint := self._properties.value(ENDPOINT)) is not None:
+            return f"the endpoint is that of the property '{ENDPOINT.key}', {endpoint}"
+        region = kinesis.region_of(self._properties, self._names.values())
+        return f"the endpoint is that of the region {region}, or of AWS_ENDPOINT_URL or a profile if they name one"
 
     def _log_retry(self, error: TransientError) -> None:
         log.log(self._retry_level, "%s; retrying", error)
