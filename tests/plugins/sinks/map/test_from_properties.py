@@ -75,3 +75,13 @@ def test_an_invalid_value_names_its_property(key, given):
     with pytest.raises(rp.ConfigurationError) as raised:
         MapSinkFromProperties(properties(**given))
     assert raised.value.key == f"flink.sink.map.{key}"
+
+
+def test_dead_letters_need_the_jobs_setting_for_bad_records():
+    given = properties(**{"on.failure": "DEAD_LETTER"})
+    with pytest.raises(
+        rp.ConfigurationError, match=r"on.failure.*with flink.deserializer.error=FAIL the first of them ends"
+    ):
+        MapSinkFromProperties(given)
+    for policy in ("DEAD_LETTER", "SKIP"):
+        assert MapSinkFromProperties(given.merged({"flink.deserializer.error": policy}))

@@ -23,6 +23,10 @@ class MapSinkFromProperties(MapSink):
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError(table.MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
+        if value(table.MAP_ON_FAILURE) == "DEAD_LETTER" and value(table.ON_POISON) == "FAIL":
+            reason = f"with {table.ON_POISON.key}=FAIL the first of them ends the job"
+            valid = f"FAIL or SKIP, or this with {table.ON_POISON.key}=DEAD_LETTER and {table.DEAD_LETTER_SINK.key}"
+            raise ConfigurationError(table.MAP_ON_FAILURE.key, "DEAD_LETTER", valid, reason=reason)
         self._function = function
         super().__init__(
             function,

@@ -56,7 +56,8 @@ class MapSink(Sink):
     - `max_age`: a record that arrived longer ago (seconds, by its approximate arrival) is not handled: it is skipped and counted, or
       with DEAD_LETTER rejected. None: no limit.
     - `on_failure`: what becomes of a record after the last retry. FAIL ends the job with a SinkError. SKIP logs and counts it.
-      DEAD_LETTER rejects it: the job decides by `flink.deserializer.error`, as for a record that cannot be deserialised.
+      DEAD_LETTER rejects it: the job decides by `flink.deserializer.error`, as for a record that cannot be deserialised. Set that, too:
+      its default, FAIL, ends the job.
     - `max_bytes`: of records that are written and not handled; one batch more is taken. Then reading waits.
 
     All handlers run in `concurrency` tasks; a handler should not change context variables.
