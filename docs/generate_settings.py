@@ -55,7 +55,7 @@ def _annotated(keyword: str, type_name: str) -> str:
 
 def _type(declared: Property[Any]) -> str:
     if declared.type_name == "enum":
-        return 'Literal["{}"]'.format('", "'.join(declared.valid.split(", ")))
+        return 'Literal["{}"]'.format('", "'.join(declared.valid.partition(" (")[0].split(", ")))
     if declared.unit in EXAMPLES:
         return "int | str"
     return NUMBERS.get(declared.type_name, "str")

@@ -24,15 +24,18 @@ def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Pr
     )
 
 
-def choice(key: str, sentence: str, default: str, options: tuple[str, ...], **more: Any) -> Property[str]:
-    """One of some names, without case."""
+def choice(
+    key: str, sentence: str, default: str, options: tuple[str, ...], *, note: str = "", **more: Any
+) -> Property[str]:
+    """One of some names, without case. `note`: what to know about the last of them."""
 
     def parse(given: str) -> str:
         if given.upper() not in options:
             raise ValueError(given)
         return given.upper()
 
-    return declare(Property(key, parse, default, ", ".join(options), sentence, type_name="enum", **more))
+    valid = ", ".join(options) + (f" ({note})" if note else "")
+    return declare(Property(key, parse, default, valid, sentence, type_name="enum", **more))
 
 
 def integer(

@@ -17,6 +17,7 @@ INITIAL_POSITION = choice(
     "Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3).",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
+    note="with flink.stream.initpos.timestamp",
     argument="start",
     group="Publisher",
 )

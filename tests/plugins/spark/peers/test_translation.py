@@ -108,7 +108,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     [
         (
             {"startingPosition": '{"shardId-000000000000": {}}'},
-            "use 'flink.stream.initpos'; valid: latest, trim_horizon",
+            "valid: LATEST, TRIM_HORIZON, .AT_TIMESTAMP <time>., a time, or JSON by shard",
         ),
         (
             {"kinesis.consumerType": "Push"},
@@ -120,13 +120,16 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
         ),
         (
             {"failOnDataLoss": "true", "flink.state.dataloss": "CONTINUE"},
-            "'failondataloss' and 'flink.state.dataloss' both set it",
+            "'failondataloss' has the value 'true'; 'flink.state.dataloss' sets the same, to 'CONTINUE'; valid: one of them",
         ),
         (
             {"consumerMode": "efo", "kinesis.consumerType": "GetRecords"},
-            "both set it, to different values; valid: one of them",
+            "'kinesis.consumerType' has the value 'GetRecords'; 'consumerMode' sets the same, to 'EFO'; valid: one of them",
         ),
-        ({"stream": "orders", "streamName": "clicks"}, "'streamName' and 'stream' both set it"),
+        (
+            {"stream": "orders", "streamName": "clicks"},
+            "'streamName' has the value 'clicks'; 'stream' sets the same, to 'orders'",
+        ),
         ({"streams": "orders,clicks", "stream": "orders"}, "one of 'stream' and 'streams'"),
     ],
 )

@@ -8,9 +8,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties, Property, declared_properties
 
+from ..start_by_shard import VALID_START
 from .option_table import PEERS, START, PeerOption
 
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
@@ -36,7 +38,7 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
             declared = _declared(ours)
             _check_same(given, option.key, declared, value)
             if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
-                raise _two_values(option.key, spelled[ours], declared)
+                raise _two_values(declared, {option.key: given[key], spelled[ours]: own[ours]})
             spelled[ours] = option.key
             own = own.merged({ours: value})
         own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
@@ -67,9 +69,8 @@ def _translated(option: PeerOption, value: str) -> dict[str, str]:
     if option.values:
         ours = option.values.get(value.lower())
         if ours is None:
-            valid = ", ".join(option.values)
-            at_time = f"for a start at a time use '{table.INITIAL_POSITION.key}'" if option.values is START else ""
-            raise ConfigurationError(option.key, value, valid, reason=option.reason or at_time)
+            valid = VALID_START if option.values is START else ", ".join(option.values)
+            raise ConfigurationError(option.key, value, valid, reason=option.reason)
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
     if option.ours == table.ENDPOINT.key and "://" not in value:
@@ -88,13 +89,13 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
     )
     if own is not None and given.value(declared) != declared.parse(value):
-        raise _two_values(key, own, declared)
+        raise _two_values(declared, {key: given.get(key, value), own: given[own]})
 
 
-def _two_values(key: str, other: str, declared: Property[Any]) -> ConfigurationError:
-    return ConfigurationError(
-        declared.key, reason=f"'{key}' and '{other}' both set it, to different values", valid="one of them"
-    )
+def _two_values(declared: Property[Any], values: Mapping[str, object]) -> ConfigurationError:
+    """The error for two spellings of a property, the first of them with its value."""
+    (key, value), (other, second) = ((key, MASK if declared.secret else value) for key, value in values.items())
+    return ConfigurationError(key, value, "one of them", reason=f"'{other}' sets the same, to {second!r}")
 
 
 def _with_implied(own: Properties, options: Collection[PeerOption]) -> Properties:
