@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..execution import run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
@@ -119,7 +120,8 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     check_folder(properties)
     store = build_state_store(load_registry(), properties)
     if not isinstance(store, ConditionalStateStore):
-        raise StateError("flink.state.uri has no group of workers: are these the job's properties?")
+        reason = "a group of workers is there: are these the job's properties?"
+        raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
     try:
         documents = GroupStore(store.conditional_store)
         if await documents.read_open_table() is None:

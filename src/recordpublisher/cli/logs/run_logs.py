@@ -21,7 +21,7 @@ _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 def configure_logging(verbose: bool) -> Any:
     """Set up logging; returns rich's console on a terminal, else None."""
-    for shown in (log, logging.getLogger("recordpublisher.metrics")):
+    for shown in (log, logging.getLogger("recordpublisher.metrics"), logging.getLogger("recordpublisher.group")):
         shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
     if logs_json() or not sys.stderr.isatty() or verbose:
         return None

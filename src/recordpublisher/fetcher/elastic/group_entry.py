@@ -19,7 +19,7 @@ from ..leases.lease_settings import LeaseSettings
 from ..shards.stream_list import StreamList
 from ..sink import Sink
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.group")
 
 
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:

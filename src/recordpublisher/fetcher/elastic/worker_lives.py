@@ -24,7 +24,7 @@ from .group_tracker import GroupTracker
 from .leased_shards import LeasedShards
 from .sink_position_store import SinkPositionStore
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.group")
 
 
 @dataclass(frozen=True, slots=True)

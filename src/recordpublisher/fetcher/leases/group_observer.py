@@ -16,7 +16,7 @@ from .lease_settings import LeaseSettings
 from .planning.group_view import GroupView
 from .silence_observer import SilenceObserver
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.group")
 
 
 class LiveWorkerError(Exception):

@@ -12,7 +12,7 @@ from .lease_settings import HANDOVER_SECONDS
 from .owned_leases import OwnedLeases
 from .shard_readers import ShardReaders
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
 """Between two checkpoints while the sink is not done with a shard. The pause grows up to this, so that a hand-over takes at most twice as
 long as the sink, and a slow one costs few writes."""

@@ -34,7 +34,7 @@ from .shard_listing import ShardListing
 from .shard_readers import ShardReaders
 from .write_permission import WritePermission
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.group")
 
 
 class Worker:

@@ -51,6 +51,10 @@ def test_positions_by_shard_choose_the_shards():
         ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
         ({"endingPosition": "{a}"}, "setting 'endingPosition'"),
         ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
+        (
+            {"startingPosition": "2026-11-25T10:00:00Z", "endingPosition": "2026-11-25T09:00:00Z"},
+            "setting 'endingPosition' has the value '2026-11-25T09:00:00Z'; the read is empty",
+        ),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
         ({"startingPosition": '{"a": "LATEST"}'}, "behind a record or at the tip is for queries"),
     ],

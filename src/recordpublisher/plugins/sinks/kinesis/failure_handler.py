@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import SinkError
 
@@ -21,7 +21,7 @@ VALIDATION_EXCEPTION = "ValidationException"
 class FailedRecord:
     """A user record that was not put, with the error code and message of the service (or ours, for a record it would reject)."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     partition_key: str
     explicit_hash_key: str | None
     error_code: str

@@ -74,7 +74,12 @@ class ReadPositions:
             )
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
         start = StartingPosition.trim_horizon() if starts is not None else _start(properties)
-        return cls(start, now if ends is not None else _end(given, now, properties), starts, ends)
+        end = now if ends is not None else _end(given, now, properties)
+        if start.timestamp_ms is not None and ends is None and end.arrival_ms < start.timestamp_ms:
+            raise ConfigurationError(
+                END_OPTION, given, "a time that is not before the start", reason="the read is empty"
+            )
+        return cls(start, end, starts, ends)
 
     @property
     def shards(self) -> frozenset[str] | None:
