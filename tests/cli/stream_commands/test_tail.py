@@ -138,7 +138,7 @@ WRONG = [
     ({"aws.credentials.provider.basic.secretkey": "wrong"}, 1, "SignatureDoesNotMatch|InvalidSignatureException"),
     ({"aws.credentials.provider.basic.accesskeyid": "nobody"}, 1, "UnrecognizedClientException"),
     ({"aws.endpoint": "nowhere"}, 2, "property 'aws.endpoint' has the value 'nowhere'"),
-    ({"aws.endpoint": "http://127.0.0.1:1", "flink.list.shards.maxretries": "0"}, 2, "http://127.0.0.1:1"),
+    ({"aws.endpoint": "http://127.0.0.1:1", "flink.list.shards.maxretries": "0"}, 1, "http://127.0.0.1:1"),
     ({"flink.stream.efo.consumername": "a b"}, 2, "property 'flink.stream.efo.consumername' has the value 'a b'"),
     ({"flink.stream.initpos": "AT_TIMESTAMP"}, 2, "property 'flink.stream.initpos.timestamp' is not set"),
     (
