@@ -1,6 +1,6 @@
-"""Loads, queries and reads with an unknown option. Between marks, its stderr has what Spark's processes write there.
+"""Loads, queries, reads and writes with an unknown option. Between marks, its stderr has what Spark's processes write there.
 
-warnings_job.py FOLDER OPTIONS: prints what `ProgressListener` logs in this process, as JSON.
+warnings_job.py FOLDER OPTIONS WRITTEN: prints what `ProgressListener` logs in this process, as JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(frame: Any, folder: Path) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def main(folder: Path, options: dict[str, str]) -> None:
+def main(folder: Path, options: dict[str, str], written: dict[str, str]) -> None:
     builder = SparkSession.builder.master("local[2]")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
@@ -65,6 +65,11 @@ def main(folder: Path, options: dict[str, str]) -> None:
     table = spark.read.format("kinesis").options(**options).load()
     table.count()
     table.count()
+    mark("write")
+    rows = spark.readStream.schema("data BINARY, partitionKey STRING").option("maxFilesPerTrigger", 1)
+    writer = rows.parquet(str(folder / "one" / "out")).writeStream.format("kinesis").options(**written)
+    writer = writer.option("checkpointLocation", str(folder / "written")).trigger(availableNow=True)
+    writer.start().awaitTermination()
     mark("end")
     deadline = time.monotonic() + WAIT_SECONDS
     while sum("query q" in text for text in lines.texts) < 2 and time.monotonic() < deadline:
@@ -73,4 +78,4 @@ def main(folder: Path, options: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3]))

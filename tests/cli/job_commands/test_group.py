@@ -36,10 +36,13 @@ def results(tmp_path_factory):
     job, other = folder / "job.properties", folder / "other.properties"
     job.write_text(f"flink.job.name=orders\nflink.state.uri={uri}")
     other.write_text(f"flink.job.name=other\nflink.state.uri={uri}")
+    without = folder / "without.properties"
+    without.write_text("flink.job.name=orders")
     commands = {
         "show": ["show", str(job)],
         "show --json": ["show", str(job), "--json"],
         "no group": ["show", str(other)],
+        "no store": ["show", str(without)],
         "no such worker": ["drain", str(job), "c"],
         "drain": ["drain", str(job), "b", "--wait", "0.1"],
         "drain --force": ["drain", str(job), "a", "--force"],
@@ -85,6 +88,11 @@ def test_as_json_each_worker_and_shard_is_a_line(results):
 def test_a_job_without_a_group_is_an_error(results):
     assert results["no group"].returncode == 1
     assert "has no group of workers: was the job started with `run --elastic`?" in results["no group"].stderr
+
+
+def test_properties_without_a_store_are_an_error(results):
+    assert results["no store"].returncode == 2
+    assert "property 'flink.state.uri' is not set; a group keeps its leases there" in results["no store"].stderr
 
 
 def test_a_worker_that_is_not_there_is_an_error(results):

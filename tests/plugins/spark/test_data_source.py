@@ -228,67 +228,6 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
     assert max(shard.get("heldBatches", 0) for shard in offsets[-1]["shards"].values()) > 0
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"flink.stream.recordpublisher": "CARRIER_PIGEON"}, "no publisher of that name is installed"),
-        ({"flink.stream.recordpublisher": "EFO"}, "flink.stream.efo.consumername"),
-        ({"flink.shard.getrecords.maxrecordcount": "many"}, "has the value 'many'"),
-        (
-            {"metadataLocation": "hdfs://host/claims"},
-            "there is no client of HDFS here; valid: a folder, s3://bucket/prefix",
-        ),
-        ({"mode": "realtime"}, "setting 'mode' has the value 'realtime'; valid: BATCH, CONTINUOUS"),
-        ({"mode": "continuous", "metadataLocation": "dynamodb://table/job"}, "a folder or s3://bucket/prefix"),
-        ({"stream": ","}, "setting 'stream' is not set"),
-    ],
-)
-def test_c2_bad_options_fail_when_the_stream_is_loaded(spark, kinesis, tmp_path, changed, words):
-    stream = kinesis(f"bad-{abs(hash(words))}")
-    with pytest.raises(Exception, match="ConfigurationError") as raised:
-        stream.load(spark, tmp_path, **changed)
-    assert words in str(raised.value)
-    assert "Traceback" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("changed", "schema", "words", "trigger"),
-    [
-        ({"metadataLocation": ""}, None, "setting 'metadataLocation' is not set", {"processingTime": "1 second"}),
-        ({"endingPosition": "NOW"}, None, "this is for spark.read", NOW),
-        ({}, "data string", "setting 'schema' has the value", {"processingTime": "1 second"}),
-        ({"startingPosition": "yesterday"}, "data binary", "yesterday", NOW),
-    ],
-)
-def test_c2_what_only_the_start_of_a_query_shows_ends_it_with_its_sentence(
-    spark, kinesis, tmp_path, changed, schema, words, trigger
-):
-    options = {**kinesis(f"unfit-{abs(hash(words))}").options(tmp_path), **changed}
-    reader = spark.readStream.format("kinesis").options(**{key: value for key, value in options.items() if value})
-    frame = (reader if schema is None else reader.schema(schema)).load()
-    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(Exception, match=re.escape(words)) as raised:
-        query.trigger(**trigger).start().awaitTermination(WAIT_SECONDS)
-    assert "Traceback" not in str(raised.value)
-    assert "UnboundLocalError" not in str(raised.value)
-
-
-def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_path):
-    stream = kinesis("known")
-    query = to_parquet(stream.load(spark, tmp_path, stream="unknown"), tmp_path)
-    with pytest.raises(Exception, match=r"stream 'unknown' does not exist; existing streams: .*known") as raised:
-        query.awaitTermination(WAIT_SECONDS)
-    assert "Traceback" not in str(raised.value)
-
-
-def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, kinesis, tmp_path):
-    stream = kinesis("no-claims")
-    (tmp_path / "file").write_text("in the way")
-    query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
-    with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be stored there"):
-        query.awaitTermination(WAIT_SECONDS)
-
-
 async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(spark, kinesis, tmp_path):
     stream = kinesis("registered")
     properties = {**stream.served.endpoint.properties(), "flink.stream.efo.consumername": "mine"}

@@ -42,18 +42,20 @@ def test_the_planner_says_it_where_spark_did_not_ask_for_a_schema(tmp_path, capl
     assert told(caplog) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_each_warning_comes_once_and_reaches_the_users_process(kinesis, tmp_path):
     stream = kinesis("warned")
     stream.put(50)
     options = stream.options(tmp_path, maxTask=4)
-    command = [sys.executable, str(JOB), str(tmp_path), json.dumps(options)]
+    written = {**stream.served.endpoint.properties(), "stream": stream.name, "maxTask": "4"}
+    command = [sys.executable, str(JOB), str(tmp_path), json.dumps(options), json.dumps(written)]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     parts = re.split(r"^=== (.*)$", done.stderr, flags=re.MULTILINE)
     lines = {name: text.count("'maxtask'") for name, text in zip(parts[1::2], parts[2::2], strict=True)}
-    assert lines == {"load": 1, "start": 0, "start with a schema": 1, "read": 1, "end": 0}
+    assert lines == {"load": 1, "start": 0, "start with a schema": 1, "read": 1, "write": 1, "end": 0}
     logged = json.loads(done.stdout.splitlines()[-1])
     assert logged == [f"query q: {WARNED}"] * 2

@@ -120,7 +120,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     check_folder(properties)
     store = build_state_store(load_registry(), properties)
     if not isinstance(store, ConditionalStateStore):
-        reason = "a group of workers is there: are these the job's properties?"
+        reason = "a group keeps its leases there: are these the job's properties?"
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
     try:
         documents = GroupStore(store.conditional_store)

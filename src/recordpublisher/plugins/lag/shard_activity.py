@@ -33,23 +33,25 @@ class ShardActivity:
 
 
 async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
-    """Read what arrived within the interval; where that is more than a few records, within the last two seconds, or the last that had any.
+    """Read what arrived within the interval; where that is more than a few records, in the last seconds that brought any.
 
     Raises: KinesisError, nothing is retried.
     """
-    later = [(min(interval_ms, window_ms), MANY_RECORDS) for window_ms in (SHORT_MS, LONGER_MS, interval_ms)]
-    records: Sequence[UserRecord] = ()
-    for window_ms, limit in [(interval_ms, FEW_RECORDS), *later]:
-        start_ms = now_ms - window_ms
-        found = await _read_since(port, shard, start_ms, limit)
+    start_ms = now_ms - interval_ms
+    few = await _read_since(port, shard, start_ms, FEW_RECORDS)
+    if few is None:
+        return ShardActivity()
+    if few[1]:
+        return _until_tip(few[0], start_ms, now_ms)
+    for window_ms in (SHORT_MS, LONGER_MS, interval_ms):
+        start_ms = now_ms - min(window_ms, interval_ms)
+        found = await _read_since(port, shard, start_ms, MANY_RECORDS)
         if found is None:
-            return ShardActivity()
-        records, is_at_tip = found
-        if is_at_tip and (records or limit == FEW_RECORDS):
-            return _until_tip(records, start_ms, now_ms)
-        if records and limit == MANY_RECORDS:
             break
-    return _between(records)
+        records, is_at_tip = found
+        if records:
+            return _until_tip(records, start_ms, now_ms) if is_at_tip else _between(records)
+    return ShardActivity()
 
 
 async def _read_since(
@@ -82,8 +84,6 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
     """Of records with newer ones after them, whose number is not known."""
-    if not records:
-        return ShardActivity()
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if not seconds:
         return ShardActivity()

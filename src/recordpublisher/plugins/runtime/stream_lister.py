@@ -175,7 +175,7 @@ class StreamLister:
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
-            raise RetriesExhaustedError(f"{error.__cause__}; {self._endpoint_in_words()}") from error
+            raise RetriesExhaustedError(f"{error.__cause__}; {self._endpoint_in_words()}") from error.__cause__
         self._has_succeeded = True
         return result
 

@@ -19,7 +19,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from .batch_read.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .columns.read_schema import SPARK_SCHEMA
 from .driver_errors import RefusedQuery, one_sentence
-from .option_warnings import OptionWarnings, collected_warnings
+from .option_warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
 from .source.batch_offset import BatchOffset
@@ -104,6 +104,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         from .writer.data_writers import KinesisStreamWriter
         from .writer.write_options import WriteOptions
 
+        silence_where_writes_are_committed()
         writer = KinesisStreamWriter(WriteOptions.parse(self.options), schema)
         writer.check()
         return writer

@@ -49,23 +49,11 @@ class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is n
         self._error = error
 
     @one_sentence
-    def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
+    def _refuse(self, *_: Any) -> Any:
         """Raises: the error."""
         raise self._error
 
-    @one_sentence
-    def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
-        """Raises: the error."""
-        raise self._error
-
-    @one_sentence
-    def partitions(self, start: Any, end: Any) -> Any:
-        """Raises: the error."""
-        raise self._error
-
-    def read(self, partition: Any) -> Any:
-        """Raises: the error."""
-        raise self._error
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
 
 
 def _is_process_of_spark() -> bool:

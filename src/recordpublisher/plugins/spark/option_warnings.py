@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from .python_worker import log_to_stderr
 
+_COMMITTING = "pyspark.sql.worker.python_streaming_sink_runner"
 LOG = logging.getLogger("recordpublisher.spark")
 
 
@@ -26,6 +28,12 @@ class OptionWarnings:
             log_to_stderr()
             for text in self.texts:
                 LOG.warning(text)
+
+
+def silence_where_writes_are_committed() -> None:
+    """Spark makes the writer of a query in two processes. The one that plans the writes has warned; the one that commits them does not."""
+    if _COMMITTING in sys.modules:
+        warnings.simplefilter("ignore", UserWarning)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
 def is_outage(error: BaseException | None) -> bool:
     """Whether the error is of a service that is away, so that waiting may help.
 
-    Errors about exhausted retries, and about an endpoint or location that was never reached, count as their cause does.
+    Errors about exhausted retries, and about a location that was never reached, count as their cause does.
     """
     if isinstance(error, KinesisError):
         return error.remedy is Remedy.RETRY

@@ -8,7 +8,6 @@ that no position is behind an unhandled record or goes back in its epoch.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,9 @@ from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.testing import VirtualClock
 
-from fakes.leases.elastic_processes import ElasticProcess, ElasticProcesses
+from fakes.leases.group_events import GroupEvents
 
 KEYS = 3
-PART = "group/positions/"
 
 
 @dataclass
@@ -49,16 +47,14 @@ class GroupHistory:
                 self.violations.append(f"{number} of {shard} is handled before one of its key")
             together.add((shard, number))
 
-    def on_stored(self, value: bytes) -> None:
-        """A part of a worker's positions was written."""
-        for key, epoch, stored in json.loads(value)["positions"]:
-            shard, position = key.partition("/")[2], int(stored.get("position", -1))
-            missing = [number for number in range(position + 1) if (shard, number) not in self.done]
-            if missing:
-                self.violations.append(f"{position} of {shard} is stored before {missing} are handled")
-            if position < self.stored.get((key, epoch), -1):
-                self.violations.append(f"the position of {shard} goes back to {position} in epoch {epoch}")
-            self.stored[key, epoch] = position
+    def on_stored(self, shard: str, epoch: int, position: int) -> None:
+        """The position of a shard was stored."""
+        missing = [number for number in range(position + 1) if (shard, number) not in self.done]
+        if missing:
+            self.violations.append(f"{position} of {shard} is stored before {missing} are handled")
+        if position < self.stored.get((shard, epoch), -1):
+            self.violations.append(f"the position of {shard} goes back to {position} in epoch {epoch}")
+        self.stored[shard, epoch] = position
 
 
 class GroupMapSink(MapSink):
@@ -104,11 +100,10 @@ class GroupMapSink(MapSink):
         return handle_one if batch_size == 1 else handle
 
 
-class MapGroup:
-    """Owns the processes of a schedule, and what happens to them."""
+class MapGroup(GroupEvents):
+    """A schedule, and what else happens in it."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
         self.is_graceful = chance.random() < 0.4
         self.options = {
             "ordering": chance.choice(["NONE", "PER_KEY", "PER_SHARD"]),
@@ -120,18 +115,14 @@ class MapGroup:
             "max_bytes": chance.choice([2_000, 1_000_000]),
         }
         self.history = GroupHistory(self.options["ordering"])
-        self.group = ElasticProcesses(shards=chance.randint(1, 4))
+        super().__init__(chance)
         self.group.source.latency = 2.0
-        self.processes: list[ElasticProcess] = []
-        write = self.group.store._write
 
-        def checked_write(name: str, value: bytes, expected: str | None) -> str:
-            version = write(name, value, expected)
-            if name.startswith(PART):
-                self.history.on_stored(value)
-            return version
+    def on_stored(self, shard: str, epoch: int, position: int) -> None:
+        self.history.on_stored(shard, epoch, position)
 
-        self.group.store._write = checked_write
+    def new_sink(self) -> GroupMapSink:
+        return GroupMapSink(self.chance, self.history, self.options)
 
     async def play(self) -> None:
         await self.join()
@@ -162,26 +153,20 @@ class MapGroup:
 
     def is_stored(self) -> bool:
         """Whether the last position of each shard is that of its last record."""
-        newest = {key: position for (key, _), position in sorted(self.history.stored.items())}
-        return all(newest.get(key, -1) == len(each.times) - 1 for key, each in self.group.source.shards.items())
-
-    async def join(self) -> None:
-        if len(self.processes) < 3:
-            sink = GroupMapSink(self.chance, self.history, self.options)
-            self.processes.append(await self.group.join(sink=sink))
-
-    async def send(self) -> None:
-        self.group.send(self.chance.randint(1, 12))
+        newest = {shard: position for (shard, _), position in sorted(self.history.stored.items())}
+        return all(
+            newest.get(each.shard.shard_id, -1) == len(each.times) - 1 for each in self.group.source.shards.values()
+        )
 
     async def leave(self) -> None:
         if self.processes:
-            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process = self.take_out()
             process.store.is_cut, process.sink.is_calm = False, True
             await process.stop()
 
     async def kill(self) -> None:
         if self.processes:
-            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process = self.take_out()
             process.store.is_cut = True
             process.sink._outcomes.fail(
                 SinkError("killed")
@@ -198,12 +183,6 @@ class MapGroup:
 
     async def suspend(self) -> None:
         asyncio.get_running_loop().suspend(self.chance.choice([1, 15, 60, 600]))
-
-    async def split(self) -> None:
-        open_shards = [each.shard.shard_id for each in self.group.source.shards.values() if not each.closed]
-        if len(open_shards) < 6 and self.chance.random() < 0.5:
-            parent = self.chance.choice(open_shards)
-            self.group.source.split(parent, f"{parent}-l", f"{parent}-r")
 
     async def checkpoint(self) -> None:
         """One that the user takes."""

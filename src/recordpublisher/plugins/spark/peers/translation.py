@@ -38,7 +38,7 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
             declared = _declared(ours)
             _check_same(given, option.key, declared, value)
             if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
-                raise _two_values(declared, {option.key: given[key], spelled[ours]: own[ours]})
+                raise _two_values(declared, option.key, given[key], spelled[ours], own[ours])
             spelled[ours] = option.key
             own = own.merged({ours: value})
         own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
@@ -89,13 +89,14 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
     )
     if own is not None and given.value(declared) != declared.parse(value):
-        raise _two_values(declared, {key: given.get(key, value), own: given[own]})
+        raise _two_values(declared, key, given.get(key, value), own, given[own])
 
 
-def _two_values(declared: Property[Any], values: Mapping[str, object]) -> ConfigurationError:
-    """The error for two spellings of a property, the first of them with its value."""
-    (key, value), (other, second) = ((key, MASK if declared.secret else value) for key, value in values.items())
-    return ConfigurationError(key, value, "one of them", reason=f"'{other}' sets the same, to {second!r}")
+def _two_values(declared: Property[Any], key: str, value: str, other: str, others: str) -> ConfigurationError:
+    """The error for two spellings of a property with different values."""
+    if declared.secret:
+        value = others = MASK
+    return ConfigurationError(key, value, "one of them", reason=f"'{other}' sets the same, to {others!r}")
 
 
 def _with_implied(own: Properties, options: Collection[PeerOption]) -> Properties:

@@ -1,7 +1,6 @@
 """KinesisSink in a group on random schedules: no position is stored before its records are in the stream, however slow that is."""
 
 import asyncio
-import json
 import os
 import random
 from collections import Counter
@@ -11,10 +10,12 @@ from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.testing import VirtualClock, run_virtual
 
-from fakes.leases.elastic_processes import ElasticProcesses
+from fakes.leases.group_events import GroupEvents
 from fakes.writable_stream import FakeKinesis
 
 FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("KINESIS_GROUP_SCHEDULES", "12"))
+RATES = [None, 2.0, 5.0, 20.0]
+"""Records a second that a shard of the target takes."""
 
 
 class Target(FakeKinesis):
@@ -51,38 +52,31 @@ class CopyingSink(KinesisSink):
         await self._writer.abort()
 
 
-class CopyGroup:
-    """Owns the processes of a schedule, and checks each position that is stored."""
+class CopyGroup(GroupEvents):
+    """A schedule; each position that is stored is checked."""
+
+    most_sent = 60
 
     def __init__(self, chance):
-        self.chance = chance
+        super().__init__(chance)
         self.is_graceful = chance.random() < 0.5
         self.ordering = chance.choice(["NONE", "PER_KEY"])
         self.target = Target()
-        self.group = ElasticProcesses(shards=chance.randint(1, 4))
-        self.processes = []
+        self.target.rate = chance.choice(RATES)
         self.early = []
-        write = self.group.store._write
 
-        def checked_write(name, value, expected):
-            version = write(name, value, expected)
-            if name.startswith("group/positions/"):
-                self.check(json.loads(value)["positions"])
-            return version
+    def on_stored(self, shard, epoch, position):
+        missing = [number for number in range(position + 1) if (shard, number) not in self.target.put]
+        if missing:
+            self.early.append(f"{position} of {shard} is stored in epoch {epoch}, {missing} are not put")
 
-        self.group.store._write = checked_write
-
-    def check(self, positions):
-        for key, epoch, stored in positions:
-            shard, position = key.partition("/")[2], int(stored.get("position", -1))
-            missing = [number for number in range(position + 1) if (shard, number) not in self.target.put]
-            if missing:
-                self.early.append(f"{position} of {shard} is stored in epoch {epoch}, {missing} are not put")
+    def new_sink(self):
+        return CopyingSink(self.target, self.ordering)
 
     async def play(self):
         await self.join()
         for _ in range(self.chance.randint(5, 15)):
-            events = [self.send, self.send, self.join, self.leave, self.split, self.change_rate]
+            events = [self.send, self.send, self.send, self.join, self.leave, self.split, self.change_rate]
             if not self.is_graceful:
                 events += [self.kill]
             await self.chance.choice(events)()
@@ -98,33 +92,16 @@ class CopyGroup:
         if self.is_graceful:
             assert set(self.target.put.values()) <= {1}, "no process was lost"
 
-    async def join(self):
-        if len(self.processes) < 3:
-            self.processes.append(await self.group.join(sink=CopyingSink(self.target, self.ordering)))
-
-    async def send(self):
-        self.group.send(self.chance.randint(1, 60))
-
-    async def leave(self):
-        if self.processes:
-            await self.processes.pop(self.chance.randrange(len(self.processes))).stop()
-
     async def kill(self):
         if self.processes:
-            process = self.processes.pop(self.chance.randrange(len(self.processes)))
+            process = self.take_out()
             process.store.is_cut = True
             await process.sink.die()
             process.fetcher.leased.drop_all()
             await process.kill()
 
-    async def split(self):
-        open_shards = [each.shard.shard_id for each in self.group.source.shards.values() if not each.closed]
-        if len(open_shards) < 6:
-            parent = self.chance.choice(open_shards)
-            self.group.source.split(parent, f"{parent}-l", f"{parent}-r")
-
     async def change_rate(self):
-        self.target.rate = self.chance.choice([None, 5.0, 20.0])
+        self.target.rate = self.chance.choice(RATES)
 
 
 async def play(seed):
