@@ -63,6 +63,7 @@ def test_every_record_once_through_a_split_and_a_restart(spark, kinesis, tmp_pat
     assert len(offset["shards"]) == 3  # the split shard has left the offset
 
 
+@pytest.mark.slow
 def test_every_record_once_by_fan_out_through_a_split(spark, kinesis, tmp_path):
     stream = kinesis("fan-out")
     stream.put(1000)

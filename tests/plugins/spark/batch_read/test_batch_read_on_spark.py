@@ -25,6 +25,7 @@ def numbers_in(frame):
     return sorted(json.loads(row.data)["n"] for row in frame.select("data").collect())
 
 
+@pytest.mark.slow
 def test_two_actions_see_the_same_rows_through_a_split_and_new_records(spark, kinesis):
     stream = kinesis("batch-actions")
     stream.put(300)
