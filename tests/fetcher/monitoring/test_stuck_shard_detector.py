@@ -1,13 +1,14 @@
 """A2: which shards have unread records, decided from observations."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from recordpublisher.fetcher.monitoring.stuck_shard_detector import (
+    LineageProgress,
     ShardObservation,
     StuckShardDetector,
-    lineage_progress,
     observe_own_shard,
 )
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -127,7 +128,7 @@ def test_a_child_that_waits_is_well_while_its_parent_or_grandparent_is_read():  
     child = shard("c", "b")
     moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
 
-    assert lineage_progress(child, moved) != lineage_progress(child, states)
+    assert LineageProgress(moved).of(child) != LineageProgress(states).of(child)
 
 
 def test_elders_of_a_parent_that_ended_do_not_count():
@@ -137,4 +138,41 @@ def test_elders_of_a_parent_that_ended_do_not_count():
     }
     moved = {**states, "s/a": replace(states["s/a"], position=SequenceNumber("1"))}
 
-    assert lineage_progress(shard("c", "b"), moved) == lineage_progress(shard("c", "b"), states)
+    child = shard("c", "b")
+    assert LineageProgress(moved).of(child) == LineageProgress(states).of(child)
+
+
+def test_a_child_of_merged_parents_is_well_while_either_is_read():
+    states = {
+        "s/a": ShardState(START),
+        "s/b": ShardState(START),
+        "s/c": ShardState(START, parents=("a", "b")),
+    }
+    child = shard("c", "a", "b")
+    for parent in ("s/a", "s/b"):
+        moved = {**states, parent: replace(states[parent], position=SequenceNumber("1"))}
+        assert LineageProgress(moved).of(child) != LineageProgress(states).of(child)
+
+
+def test_parents_that_stand_in_a_circle_in_a_stored_document_end_the_walk():
+    states = {"s/a": ShardState(START, parents=("b",)), "s/b": ShardState(START, parents=("a",))}
+
+    assert LineageProgress(states).of(shard("c", "b")) == LineageProgress(states).of(shard("c", "b"))
+
+
+def test_300_splits_and_merges_are_looked_at_in_a_fraction_of_a_second():
+    states = {"s/0": ShardState(START)}
+    shards, open_id = [shard("0")], "0"
+    for cycle in range(300):
+        left, right, merged = f"{cycle}l", f"{cycle}r", str(cycle + 1)
+        for shard_id, parents in ((left, (open_id,)), (right, (open_id,)), (merged, (left, right))):
+            states[f"s/{shard_id}"] = ShardState(START, parents=parents)
+            shards.append(shard(shard_id, *parents))
+        open_id = merged
+
+    began, progress = time.thread_time(), LineageProgress(states)
+    seen = [progress.of(one) for one in shards]
+
+    assert time.thread_time() - began < 0.2
+    moved = {**states, "s/0": replace(states["s/0"], position=SequenceNumber("1"))}
+    assert LineageProgress(moved).of(shards[-1]) != seen[-1]

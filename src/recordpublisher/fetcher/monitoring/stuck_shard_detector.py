@@ -60,25 +60,51 @@ class StuckShardDetector:
         return 0.0
 
 
-def lineage_progress(shard: Shard, states: Mapping[str, ShardState]) -> object:
-    """A value that changes when something of a shard or of an ancestor is emitted.
+class LineageProgress:
+    """What was emitted of shards and of the ancestors that they wait for, at one look at `states`: each shard is visited once.
 
-    A child that waits while its parent is read makes progress in this sense (S2).
+    After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so no path is followed twice.
     """
-    own = states.get(shard.key)
-    progress = None if own is None else (own.position, own.continuation, own.ended)
-    return progress, tuple(_ancestor_progress(key, states) for key in parent_keys(shard))
 
+    def __init__(self, states: Mapping[str, ShardState]) -> None:
+        self._states = states
+        self._waited_for: dict[str, frozenset[object]] = {}
 
-def _ancestor_progress(key: str, states: Mapping[str, ShardState]) -> object:
-    state = states.get(key)
-    if state is None:
-        return None
-    stream = key.rsplit("/", 1)[0]
-    ancestors = (
-        () if state.ended else tuple(_ancestor_progress(f"{stream}/{parent}", states) for parent in state.parents)
-    )
-    return state.position, state.continuation, state.ended, ancestors
+    def of(self, shard: Shard) -> object:
+        """A value that changes when something of the shard, or of an ancestor that it waits for, is emitted.
+
+        A child that waits while its parent is read makes progress in this sense (S2).
+        """
+        own = self._states.get(shard.key)
+        progress = None if own is None else (own.position, own.continuation, own.ended)
+        return progress, self._of_parents(parent_keys(shard))
+
+    def _of_parents(self, parents: Iterable[str]) -> frozenset[object]:
+        """The progress of the oldest unfinished ancestors: no other can be read now."""
+        to_visit = list(parents)
+        while to_visit:
+            key = to_visit[-1]
+            unvisited = [parent for parent in self._unfinished_parents(key) if parent not in self._waited_for]
+            if key in self._waited_for or not unvisited:
+                self._waited_for[to_visit.pop()] = self._progress(key)
+            else:
+                self._waited_for[key] = frozenset()  # until its parents are visited; ends a circle in a stored document
+                to_visit += unvisited
+        return frozenset().union(*(self._waited_for[parent] for parent in parents))
+
+    def _progress(self, key: str) -> frozenset[object]:
+        state = self._states.get(key)
+        if state is None or state.ended:
+            return frozenset()
+        of_parents = [self._waited_for.get(parent, frozenset()) for parent in self._unfinished_parents(key)]
+        return frozenset().union(*of_parents) or frozenset([(key, state.position, state.continuation)])
+
+    def _unfinished_parents(self, key: str) -> list[str]:
+        state = self._states.get(key)
+        if state is None or state.ended:
+            return []
+        stream = key.rpartition("/")[0]
+        return [f"{stream}/{parent}" for parent in state.parents]
 
 
 def observe_own_shard(

@@ -20,7 +20,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import State
-from .stuck_shard_detector import ShardObservation, lineage_progress, observe_own_shard
+from .stuck_shard_detector import LineageProgress, ShardObservation, observe_own_shard
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -59,10 +59,10 @@ class UnreadRecordsCheck:
         return await self._with_tips([*self._own(states, blocked_by), *self._of_others(others, states)])
 
     def _own(self, states: Mapping[str, ShardState], blocked_by: str) -> Iterator[Observed]:
-        now_ms = self._dependencies.clock.now_ms()
+        now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(states).of
         for entry in self._table:
             if self._can_judge_others or not self._waits_for_others(entry):
-                progress = lineage_progress(entry.shard, states)
+                progress = progress_of(entry.shard)
                 observation = observe_own_shard(entry, progress, now_ms, self._fresh_ms, blocked_by)
                 yield entry.shard, entry.state, observation
 
@@ -72,12 +72,13 @@ class UnreadRecordsCheck:
         """Monitored shards, judged by what the whole job has stored."""
         tracker, parallelism = self._dependencies.tracker, self._dependencies.parallelism
         missing, timed_out = tracker.missing_subtasks(), tracker.timed_out_subtasks()
+        progress_of = LineageProgress(states).of
         for key, (shard, owner) in shards.items():
             reason = missing_reader_reason(owner, parallelism, missing, timed_out, self._can_judge_others)
             state = states.get(key)
             if reason is not None and state is not None and not state.ended and not tracker.is_finished(key):
                 unread = False if self._was_at_tip(state) else None
-                yield shard, state, ShardObservation(key, lineage_progress(shard, states), unread, reason)
+                yield shard, state, ShardObservation(key, progress_of(shard), unread, reason)
 
     def _waits_for_others(self, entry: ShardEntry) -> bool:
         """Whether a shard waits for parents of another subtask: only the store shows whether those are read."""

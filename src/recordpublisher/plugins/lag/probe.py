@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from recordpublisher.fetcher.monitoring.stuck_shard_detector import lineage_progress
+from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
@@ -65,7 +65,8 @@ class LagProbe:
         await asyncio.sleep(grace_seconds)
         later = await self._load_job(listed)
         shards = {shard.shard_id: shard for shard in listed}
-        stuck = {each for each in overdue if _is_unchanged(shards[each], job, later)}
+        before, after = LineageProgress(job.states), LineageProgress(later.states)
+        stuck = {shard for shard in overdue if before.of(shards[shard]) == after.of(shards[shard])}
         second = await self._probe_all(listed, later)
         return [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
 
@@ -135,8 +136,3 @@ class LagProbe:
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, self.policy, min_pause=retry_pause_seconds)
-
-
-def _is_unchanged(shard: Shard, before: StoredJob, after: StoredJob) -> bool:
-    """Whether neither the shard's position nor that of an ancestor that is still read has moved."""
-    return lineage_progress(shard, before.states) == lineage_progress(shard, after.states)
