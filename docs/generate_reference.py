@@ -77,7 +77,6 @@ def pages() -> dict[str, str]:
     made = {f"python/{area}.md": _area_page(area) for area in AREAS}
     return made | {
         "command-line.md": _command_line_page(),
-        "conformance.md": _conformance_page(),
         "iam-policies.md": _page_of("docs/iam_policies.py").page(),
         "error-messages.md": _page_of("docs/error_messages.py").page(),
         "metrics.md": _metrics_page(),
@@ -224,10 +223,6 @@ def _commands(name: str, group: Any) -> dict[str, Any]:
         found[f"{name} {last}"] = one
         found |= _commands(f"{name} {last}", one) if hasattr(one, "commands") else {}
     return found
-
-
-def _conformance_page() -> str:
-    return str(_page_of("tests/conformance/table.py").markdown())
 
 
 def _page_of(path: str) -> Any:

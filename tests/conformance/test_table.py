@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_no_behaviour_is_missing():
         assert row.tests or row.not_here, f"{row.owner}.{row.name} has neither a test nor a reason"
         assert not (row.differs and row.not_here), f"{row.owner}.{row.name} says two things"
         assert not (row.not_here and row.tests), f"{row.owner}.{row.name} does not apply and is tested"
+
+
+def test_the_page_tells_the_counts():
+    counts = Counter(row.status for row in ROWS)
+    page = (ROOT / "docs/reference/conformance.md").read_text()
+
+    assert f"{len(ROWS)} behaviours: {counts['same']} are the same, {counts['differs on purpose']} differ" in page
+    assert f"and {counts['does not apply']} do not apply" in page
 
 
 def test_every_class_is_covered_completely():
