@@ -13,6 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from .checkpoints.restore import (
     data_loss_error,
     initial_states,
+    is_startable,
     old_shards,
     shards_no_longer_listed,
     shards_past_retention,
@@ -23,7 +24,6 @@ from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
 from .coordination.active_minimum import ActiveMinimum
 from .dependencies import FetcherDependencies
-from .shards.lineage import parent_keys
 from .shards.missing_shards import MissingShards
 from .shards.retention_check import RetentionCheck
 from .shards.shard_state import ShardState
@@ -65,8 +65,7 @@ class OpenedJob:
 
     def _is_readable(self, shard: Shard) -> bool:
         """Whether a shard is neither ended nor waits for a parent: until then the parent counts in its place (W5)."""
-        parents = [self.states[key] for key in parent_keys(shard) if key in self.states]
-        return not self.states[shard.key].ended and all(parent.ended for parent in parents)
+        return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
 async def open_job(

@@ -78,7 +78,10 @@ WITHOUT_WATERMARKS = {"flink.watermark.emit.interval": 10**9}
 
 
 async def take_the_shard_away_during_a_flush(take_away):
-    """A batch waits for the end of a flush; meanwhile its shard is stopped or dropped. Returns how many records are written."""
+    """A batch waits for the end of a flush; meanwhile its shard is stopped or dropped.
+
+    Returns how many records are written, and the memory that is used in the end.
+    """
     async with fetcher_without_group(**WITHOUT_WATERMARKS) as (group, process, leased):
         flushed = asyncio.Event()
 
@@ -95,18 +98,18 @@ async def take_the_shard_away_during_a_flush(take_away):
         flushed.set()
         await asyncio.gather(checkpoint, taking_away)
         await asyncio.sleep(60)
-        return len(process.sink.rows)
+        return len(process.sink.rows), process.fetcher.metrics()["subtask"]["budgetUsedBytes"]
 
 
-def test_a_batch_that_waits_for_a_flush_is_not_written_when_its_shard_is_stopped():
-    assert run_virtual(take_the_shard_away_during_a_flush(lambda leased: leased.stop(["s/shard-0"]))) == 20
+def test_a_batch_that_waits_for_a_flush_is_not_written_and_gives_its_memory_back_when_its_shard_is_stopped():
+    assert run_virtual(take_the_shard_away_during_a_flush(lambda leased: leased.stop(["s/shard-0"]))) == (20, 0)
 
 
-def test_a_batch_that_waits_for_a_flush_is_not_written_when_its_shard_is_dropped():
+def test_a_batch_that_waits_for_a_flush_is_not_written_and_gives_its_memory_back_when_its_shard_is_dropped():
     async def drop(leased):
         leased.drop(["s/shard-0"])
 
-    assert run_virtual(take_the_shard_away_during_a_flush(drop)) == 20
+    assert run_virtual(take_the_shard_away_during_a_flush(drop)) == (20, 0)
 
 
 def test_a_shard_that_is_dropped_during_a_write_holds_no_watermark():

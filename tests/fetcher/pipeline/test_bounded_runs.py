@@ -5,7 +5,7 @@ import asyncio
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
-from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
 
 TIP = Bounds(stop_at_tip=True, max_time=600)
 
@@ -57,3 +57,15 @@ def test_a_huge_shard_leaves_the_others_their_share_of_the_bytes():  # P7
     read = [shard for shard, _ in sink.rows]
     assert [read.count(shard) for shard in small] == [5] * 20
     assert 0 < read.count("a-huge") < 1000
+
+
+def test_a_run_that_leaves_records_of_its_last_read_is_not_at_the_tip():
+    """Spark trusts that nothing is left (`at_tip`)."""
+    source, sink = ScriptedSource(per_read=10), RecordingSink()
+    source.add("a", *range(10))
+
+    _, result = run_virtual(read(source, sink, Bounds(max_records=3)))
+
+    outcome = result.shards["s/a"]
+    assert outcome.tip_seen_ms is not None, "the last read stood at the tip"
+    assert (result.records, outcome.at_tip) == (3, False)

@@ -160,3 +160,23 @@ def test_a_parent_of_another_subtask_that_is_finished_by_the_restored_state_need
     run_virtual(job())
 
     assert sink.rows == [("child", 7)]
+
+
+def test_children_are_read_in_the_moment_in_which_their_parent_ends():  # S3
+    """Neither a heartbeat nor a listing comes in that time."""
+    source = ScriptedSource()
+    source.add("parent", 1)
+    hour = {"flink.watermark.sync.interval": 3_600_000, "flink.shard.discovery.intervalmillis": 3_600_000}
+
+    async def job():
+        fetcher = make_fetcher(source, RecordingSink(), hour)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(5)
+        source.split("parent", "left", "right")
+        await asyncio.sleep(60)
+        fetcher.stop()
+        await running
+        return [shard for shard, _ in source.created]
+
+    assert run_virtual(job()) == ["parent", "left", "right"]

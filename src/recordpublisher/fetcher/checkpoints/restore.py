@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..shards.lineage import ancestor_keys, parent_keys
+from ..shards.lineage import ancestor_keys, parent_keys, parents_ended
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
 from ..watermark_functions import inherited_watermark
@@ -124,9 +124,14 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
     """A child that may start now begins at the lowest watermark of its parents, also if they ended in an earlier run of the job (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
-    if state.watermark is not None or state.ended or watermark is None or not all(parent.ended for parent in parents):
+    if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
         return state
     return replace(state, watermark=watermark)
+
+
+def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
+    """Whether every parent was read to its end, by the states of a restored job (S2)."""
+    return parents_ended(parent_keys(shard), lambda parent: parent not in states or states[parent].ended)
 
 
 def shards_with_unread_children(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from recordpublisher.publishers.shards import Shard
 
@@ -10,6 +10,18 @@ from recordpublisher.publishers.shards import Shard
 def parent_keys(shard: Shard) -> list[str]:
     """`Shard.key` of each parent: one after a split, two after a merge."""
     return [f"{shard.stream}/{parent}" for parent in shard.parents]
+
+
+def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
+    """Whether a shard with these parents (`Shard.key`) may start: the last record of each was emitted, after a merge of both (S2).
+
+    `is_ended` says it of one parent. What an unknown parent means differs, so each caller decides that:
+
+    - A subtask (`ShardTable`): it may belong to another subtask, or not be listed yet; it has not ended before somebody has said so.
+    - A group (`LeaseTable`): it may be listed later, so it has not ended.
+    - A restored job (`restore.py`, `OpenedJob`) and an offset of Spark (`source/reshards.py`): it was read before, or is past retention.
+    """
+    return all(map(is_ended, parents))
 
 
 def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..watermark_functions import inherited_watermark
-from .lineage import parent_keys
+from .lineage import parent_keys, parents_ended
 from .shard_entry import ShardEntry, ShardStage
 from .shard_state import ShardState
 
@@ -74,7 +74,7 @@ class ShardTable:
         A parent past retention counts as finished. One that is only missing from the last listing does not, nor one that no listing has
         shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
         """
-        return all(self._is_finished(key, shard) for key in parent_keys(shard))
+        return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
     def inherited_watermark(self, shard: Shard, watermark_elsewhere: Callable[[str], int | None]) -> int | None:
         """The watermark at which a child starts: the lowest of its parents (W5).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from recordpublisher.fetcher.shards.lineage import parents_ended
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.errors import ImpossibleStateError
@@ -78,7 +79,7 @@ class LeaseTable:
     def can_be_read(self, shard: str) -> bool:
         """Whether the shard has not ended, and all its parents have (S2). An unknown parent has not: it may be listed later."""
         lease = self.leases[shard]
-        return not lease.ended and all(self._has_ended(parent) for parent in lease.parents)
+        return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
         """The state with which a shard begins that nobody had yet: a child inherits the lowest watermark of its parents (W5)."""

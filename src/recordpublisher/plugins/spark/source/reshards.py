@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from recordpublisher.fetcher.shards.lineage import ancestor_keys, parent_keys
+from recordpublisher.fetcher.shards.lineage import ancestor_keys, parent_keys, parents_ended
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
@@ -24,7 +24,7 @@ def is_startable(entry: ShardOffset, shards: Shards) -> bool:
     that is not in the offset was read, or is past retention. `ShardTable.parents_finished` cannot conclude that: there a parent may
     belong to another subtask.
     """
-    return all(parent not in shards or shards[parent].state.ended for parent in parent_keys(entry.shard))
+    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
 
 
 def children_of(entry: ShardOffset, shards: Shards) -> list[ShardOffset]:
