@@ -133,7 +133,7 @@ newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python
 	$(BIN)/uv pip install --quiet --python .venvs/newest-$*/bin/python -e . $(CORE_TOOLS); \
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
-compare: $(STAMP) .venvs/async-kinesis/.installed  ## AWS SDKs for Java, JavaScript and Go, the KCL, the KPL, Flink's connector and async-kinesis on the embedded endpoint; groups on DynamoDB Local and versitygw; needs Maven, npm, Go (eleven minutes)
+compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, the KCL, the KPL and Flink's connector on the embedded endpoint; groups on DynamoDB Local and versitygw; needs Maven, npm, Go (eleven minutes)
 	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare tests/groups tests/plugins/stores
 
 STORE ?= postgresql
@@ -230,11 +230,6 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python --resolution lowest-direct -e .
 	$(BIN)/uv pip freeze --quiet --python .venvs/minimums/bin/python --exclude-editable > .venvs/minimums/lowest.txt
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt $(CORE_TOOLS)
-	touch $@
-
-.venvs/async-kinesis/.installed: tests/compare/async_kinesis/constraints.txt
-	test -x .venvs/async-kinesis/bin/python || $(PYTHON) -m venv .venvs/async-kinesis
-	.venvs/async-kinesis/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 .venvs/truth/.installed: tests/compare/truth/constraints.txt

@@ -7,14 +7,13 @@ import pytest
 
 from recordpublisher.local import serve_in_thread
 
-from fakes.async_kinesis.rows import row
 from fakes.kcl.lease_table import lease_item
 from processes.command_line import several_commands
 from servers.moto_server import serve_moto
 
 SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
 SEQUENCE = "49590338271490256608559692538361571095921575989136588898"
-KEY, SHARD_KEY = {"AttributeName": "leaseKey"}, {"AttributeName": "shard_id"}
+KEY = {"AttributeName": "leaseKey"}
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +33,6 @@ def results(tmp_path_factory):
         )
         dynamodb.put_item(TableName="app", Item=lease_item(SHARDS[0][7:], SEQUENCE, 2))
         dynamodb.put_item(TableName="app", Item=lease_item(SHARDS[1][7:]))
-        dynamodb.create_table(
-            TableName="checkpoints",
-            KeySchema=[{**SHARD_KEY, "KeyType": "HASH"}],
-            AttributeDefinitions=[{**SHARD_KEY, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        dynamodb.put_item(TableName="checkpoints", Item=row(SHARDS[0][7:], SEQUENCE))
         dynamodb.close()
         lines = ("flink.streams=orders", f"flink.state.uri={folder}/state", f"flink.state.endpoint={moto}")
         job.write_text("\n".join(lines))
@@ -55,7 +47,7 @@ def results(tmp_path_factory):
             "show --json": ["show", str(job), "--json"],
             "export --apply": ["export", str(job), "--to", "kcl:app", "--apply", *quick],
             "bad source": ["import", str(job), "--from", "redis:app"],
-            "redis target": ["export", str(job), "--to", "redis:app"],
+            "file target": ["export", str(job), "--to", "file:app"],
             "bad target": ["export", str(job), "--to", "kcl:"],
             "no streams": ["export", str(job), "--to", "kcl:app", "-p", "flink.streams="],
         }
@@ -64,21 +56,10 @@ def results(tmp_path_factory):
         shown = folder / "positions.jsonl"
         shown.write_text(results["show --json"].stdout)
         group = ["-p", f"flink.state.uri={folder}/group", "-p", "flink.shard.assignment=ELASTIC"]
-        other = ["-p", f"flink.state.uri={folder}/other"]
         moves = {
             "file": ["import", str(job), "--from", f"file:{shown}", *group],
             "file --apply": ["import", str(job), "--from", f"file:{shown}", *group, "--apply"],
             "show group": ["show", str(job), *group],
-            "from async-kinesis": [
-                "import",
-                str(job),
-                "--from",
-                "async-kinesis:checkpoints",
-                *quick,
-                *other,
-                "--apply",
-            ],
-            "to async-kinesis": ["export", str(job), "--to", "async-kinesis://back", *quick, *other, "--apply"],
         }
         moved = several_commands(endpoint, *(["positions", *command] for command in moves.values()))
         return results | dict(zip(moves, moved, strict=True))
@@ -110,22 +91,6 @@ def test_the_positions_are_shown_as_json(results):
     ]
 
 
-def test_positions_come_from_async_kinesis_and_go_back(results):
-    lines = results["from async-kinesis"].stdout.splitlines()
-    assert lines[1].split() == [SHARDS[0], SEQUENCE, "after", SEQUENCE]
-    assert lines[2].split()[:2] == [SHARDS[1], "-"]
-    lines = results["to async-kinesis"].stdout.splitlines()
-    assert lines[1].split() == [SHARDS[0], "-", SEQUENCE]
-    assert lines[2].split() == [
-        SHARDS[1],
-        "-",
-        "iterator_type",
-        *["give", "the", "consumer", 'iterator_type="TRIM_HORIZON"'],
-    ]
-    assert "24 hours from now" in lines[3]
-    assert lines[4] == "Written to async-kinesis:back."
-
-
 def test_an_export_shows_what_the_table_had_and_has_now(results):
     lines = results["export --apply"].stdout.splitlines()
     assert lines[0].split() == ["SHARD", "IN", "THE", "TABLE", "CHECKPOINT"]
@@ -139,13 +104,8 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
     [
         ("show nothing", 1, "the job has stored no positions"),
         ("missing", 1, "kcl:none cannot be imported: there is no such table"),
-        ("bad source", 2, "valid: kcl:TABLE or async-kinesis:TABLE or file:PATH"),
-        (
-            "bad source",
-            2,
-            "has the value 'redis:app'; checkpoints that async-kinesis keeps in Redis cannot be read or written",
-        ),
-        ("redis target", 2, "valid: kcl:TABLE or async-kinesis:TABLE"),
+        ("bad source", 2, "option '--from' has the value 'redis:app'; valid: kcl:TABLE or file:PATH"),
+        ("file target", 2, "option '--to' has the value 'file:app'; valid: kcl:TABLE"),
         ("bad target", 2, "option '--to' has the value 'kcl:'; valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
     ],

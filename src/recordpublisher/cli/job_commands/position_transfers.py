@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
-    from recordpublisher.plugins.positions.dynamodb_table import DynamoDbTable
     from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-
-T = TypeVar("T")
 
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
@@ -34,47 +30,24 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     return dict(sorted(states.items()))
 
 
-def kcl_transfer(
+@asynccontextmanager
+async def kcl_transfer(
     properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AbstractAsyncContextManager[KclTransfer]:
+) -> AsyncIterator[KclTransfer]:
     """Between the job and a lease table of the KCL."""
+    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-
-    return _transfer(KclTransfer, KclLeaseTable, table_name, properties, watch_seconds, is_forced)
-
-
-def async_kinesis_transfer(
-    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
-) -> AbstractAsyncContextManager[AsyncKinesisTransfer]:
-    """Between the job and a table of async-kinesis."""
-    from recordpublisher.plugins.positions.async_kinesis_table import AsyncKinesisTable
-    from recordpublisher.plugins.positions.async_kinesis_transfer import AsyncKinesisTransfer
-
-    return _transfer(AsyncKinesisTransfer, AsyncKinesisTable, table_name, properties, watch_seconds, is_forced)
-
-
-@asynccontextmanager
-async def _transfer(
-    transfer: Callable[..., T],
-    table_class: type[DynamoDbTable],
-    table_name: str,
-    properties: Properties,
-    watch_seconds: float,
-    is_forced: bool,
-) -> AsyncIterator[T]:
-    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
 
     streams = streams_of(properties)
-    job, table = JobPositions(properties), table_class(table_name, properties)
-    try:
-        async with KinesisClient(properties, streams) as service:
-            yield transfer(job, table, service, streams, properties, watch_seconds, is_forced)
-    finally:
-        await table.close()
-        await job.close()
+    async with AsyncExitStack() as opened:
+        job, table = JobPositions(properties), KclLeaseTable(table_name, properties)
+        opened.push_async_callback(job.close)
+        opened.push_async_callback(table.close)
+        service = await opened.enter_async_context(KinesisClient(properties, streams))
+        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced)
 
 
 @asynccontextmanager

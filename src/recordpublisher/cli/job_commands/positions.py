@@ -1,11 +1,11 @@
-"""`recordpublisher positions`: the stored positions of a job, and moving them from and to the KCL and async-kinesis."""
+"""`recordpublisher positions`: the stored positions of a job, and moving them from a file, and from and to the KCL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +16,14 @@ from recordpublisher.publishers.positions import StartingPosition
 from ..execution import run_to_end, run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import json_text, table
-from .position_transfers import async_kinesis_transfer, file_transfer, kcl_transfer, stored_states
+from .position_transfers import file_transfer, kcl_transfer, stored_states
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 
 positions = typer.Typer(
-    help="Show the stored positions of a job; move them from and to the KCL and async-kinesis.\n\n"
+    help="Show the stored positions of a job; move them from a file, and from and to the KCL.\n\n"
     "Example: recordpublisher positions show job.properties -p flink.state.uri=state",
     no_args_is_help=True,
     add_completion=False,
@@ -34,11 +38,10 @@ Watch = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="How long to watch whether the table changes: more than a third of the KCL's failoverTimeMillis, and more than the "
-        "heartbeat_frequency of async-kinesis.",
+        help="How long to watch whether the table changes: more than a third of the KCL's failoverTimeMillis.",
     ),
 ]
-KCL, ASYNC_KINESIS, FILE = "kcl:TABLE", "async-kinesis:TABLE", "file:PATH"
+KCL, FILE = "kcl:TABLE", "file:PATH"
 
 
 @positions.command("show")
@@ -69,8 +72,8 @@ def import_positions(
         str,
         typer.Option(
             "--from",
-            metavar=f"{KCL}|{ASYNC_KINESIS}|{FILE}",
-            help="The table, in DynamoDB; or a file with the lines of `positions show --json`.",
+            metavar=f"{KCL}|{FILE}",
+            help="The lease table, in DynamoDB; or a file with the lines of `positions show --json`.",
         ),
     ],
     apply: Apply = False,
@@ -83,8 +86,7 @@ def import_positions(
     endpoint: Endpoint = None,
     profile: Profile = None,
 ) -> None:
-    """Let a job go on after the checkpoints of the KCL or async-kinesis, or the positions of another job: nothing is read twice or skipped.
-    Stop these first.
+    """Let a job go on after the checkpoints of the KCL, or the positions of another job: nothing is read twice or skipped. Stop it first.
 
     Without --apply it shows what it would write, and writes nothing.
 
@@ -92,18 +94,17 @@ def import_positions(
     """
     search_current_folder()  # for a function of streams or of the sink
     properties = read_properties(job, pairs, region, endpoint, profile)
-    scheme, place = _place_of(source, "--from", (KCL, ASYNC_KINESIS, FILE))
+    scheme, place = _place_of(source, "--from", (KCL, FILE))
 
     async def move() -> None:
-        tables = {"kcl": kcl_transfer, "async-kinesis": async_kinesis_transfer}
-        moving: AbstractAsyncContextManager[Any] = (
+        moving: AbstractAsyncContextManager[FileTransfer | KclTransfer] = (
             file_transfer(properties, Path(place), force)
             if scheme == "file"
-            else tables[scheme](properties, place, watch, force)
+            else kcl_transfer(properties, place, watch, force)
         )
         async with moving as transfer:
             plan = await transfer.plan_import()
-            rows = [(each.shard, each.found, state_text(each.state), each.note) for each in plan]
+            rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
             typer.echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
             if apply:
                 await transfer.apply_import(plan)
@@ -117,9 +118,7 @@ def export_positions(
     job: Job,
     target: Annotated[
         str,
-        typer.Option(
-            "--to", metavar=f"{KCL}|{ASYNC_KINESIS}", help="The table, in DynamoDB; created if there is none."
-        ),
+        typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none."),
     ],
     apply: Apply = False,
     force: Annotated[
@@ -131,30 +130,26 @@ def export_positions(
     endpoint: Endpoint = None,
     profile: Profile = None,
 ) -> None:
-    """Let the KCL or async-kinesis go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
+    """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 
     Without --apply it shows what it would write, and writes nothing.
 
     Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
     """
-    from recordpublisher.plugins.positions import async_kinesis_moves, kcl_export
+    from recordpublisher.plugins.positions.kcl_export import NOT_HELD
 
     search_current_folder()  # for a function of streams or of the sink
     properties = read_properties(job, pairs, region, endpoint, profile)
-    scheme, table_name = _place_of(target, "--to", (KCL, ASYNC_KINESIS))
+    _, table_name = _place_of(target, "--to", (KCL,))
 
     async def move() -> None:
-        is_kcl = scheme == "kcl"
-        moving: AbstractAsyncContextManager[Any] = (kcl_transfer if is_kcl else async_kinesis_transfer)(
-            properties, table_name, watch, force
-        )
-        async with moving as transfer:
+        async with kcl_transfer(properties, table_name, watch, force) as transfer:
             plan = await transfer.plan_export()
-            rows = [(each.shard, str(each.replaced or "-"), str(each.written), each.note) for each in plan]
+            rows = [(lease.shard, str(lease.replaced or "-"), str(lease.written), lease.note) for lease in plan]
             typer.echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
             if apply:
                 await transfer.apply_export(plan)
-            typer.echo((kcl_export if is_kcl else async_kinesis_moves).NOT_HELD)
+            typer.echo(NOT_HELD)
             typer.echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
 
     run_until_signal(move())
@@ -183,7 +178,6 @@ def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
     """Its scheme, and what follows, without the // of a URI of a table. Raises: ConfigurationError."""
     scheme, _, place = uri.partition(":")
     name = place if scheme == "file" else place.removeprefix("//")
-    if not name or scheme not in {each.partition(":")[0] for each in valid}:
-        reason = "checkpoints that async-kinesis keeps in Redis cannot be read or written" if "redis" in scheme else ""
-        raise ConfigurationError(option, uri, " or ".join(valid), reason=reason)
+    if not name or scheme not in {form.partition(":")[0] for form in valid}:
+        raise ConfigurationError(option, uri, " or ".join(valid))
     return scheme, name

@@ -18,9 +18,8 @@ from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
+from .imported_position import ImportedPosition, imported_states
 from .job_positions import JobPositions
-from .plans import ImportedPosition, imported_states
-from .position_transfer import check_unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class FileTransfer:
         Raises: ConfigurationError; StateError when the file is not of these streams, or when the job has positions.
         """
         self.job.check_writable()
-        check_unused(await self.job.load(), self.is_forced)
+        (await self.job.load()).check_unused(self.is_forced)
         policy = LIST_SHARDS_RETRIES.policy(self.properties)
         listed: list[Shard] = []
         for stream in self.streams:

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.takeover.first_group import store_as_group
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import LEASE_DURATION, SHARD_ASSIGNMENT, SINK, STATE_URI
 
@@ -36,6 +36,18 @@ class StoredPositions:
     def merged(self) -> RestoredState:
         """What the job would be restored from."""
         return overlay(self.in_store, self.in_sink)
+
+    def check_unused(self, is_forced: bool) -> None:
+        """Raises: StateError when there are positions that imported ones would replace, or that come before them."""
+        if self.in_sink.shards:
+            raise StateError(
+                f"the sink has positions of {_streams(self.in_sink)} with its rows, and the job goes on from these: "
+                "give the job a new name or place"
+            )
+        if self.in_store.shards and not is_forced:
+            raise StateError(
+                f"the job has positions of {_streams(self.in_store)}. --force puts the imported ones in their place"
+            )
 
 
 class JobPositions:
@@ -130,3 +142,7 @@ def _conditional_store(store: StateStore) -> ConditionalStore:
         reason = f"{type(store).__name__} has no leases"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this store", reason=reason)
     return store.conditional_store
+
+
+def _streams(restored: RestoredState) -> str:
+    return ", ".join(sorted(restored.streams))

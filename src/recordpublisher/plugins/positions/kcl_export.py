@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states
@@ -14,9 +15,23 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from .kcl_leases import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
-from .plans import ExportedRow
 
 NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them anew."
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedLease:
+    """The lease to write for one shard, and the one that it replaces."""
+
+    shard: str
+    written: KclLease
+    replaced: KclLease | None = None
+    note: str = ""
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether the replaced lease is ahead of the job: the KCL would read records again."""
+        return self.replaced is not None and self.replaced.progress > self.written.progress
 
 
 def leases_from_states(
@@ -25,7 +40,7 @@ def leases_from_states(
     start: StartingPosition,
     rows: Sequence[KclLease],
     streams: Sequence[str],
-) -> list[ExportedRow[KclLease]]:
+) -> list[ExportedLease]:
     """The lease of each listed shard that is to be read, and of those that ended in the job and not in the table.
 
     Raises: StateError when the rows do not name the streams and the job has several, or for a position that the KCL cannot hold.
@@ -51,8 +66,8 @@ def leases_from_states(
             children=children,
             hash_range=shard.hash_range,
         )
-        exported.append(ExportedRow(shard.key, lease, replaced.get(lease.key), _note(state, checkpoint)))
-    return sorted(exported, key=lambda each: each.shard)
+        exported.append(ExportedLease(shard.key, lease, replaced.get(lease.key), _note(state, checkpoint)))
+    return sorted(exported, key=lambda lease: lease.shard)
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:

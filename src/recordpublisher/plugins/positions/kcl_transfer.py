@@ -1,45 +1,163 @@
-"""KclTransfer: moves positions between a job and a lease table of the KCL."""
+"""KclTransfer: moves positions between a job and a lease table of the KCL: look at both sides twice, plan, then write.
+
+A plan alone is the dry run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .kcl_export import leases_from_states
+from .imported_position import ImportedPosition, imported_states
+from .job_positions import JobPositions
+from .kcl_export import ExportedLease, leases_from_states
 from .kcl_import import leases_by_stream, positions_from_leases
-from .kcl_lease_table import renewed_leases
 from .kcl_leases import KclLease
-from .plans import ExportedRow, ImportedPosition
-from .position_transfer import PositionTransfer
+
+HEARTBEATS_WATCHED = 2
+"""A heartbeat may be late."""
+Pause = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
+
+
+class LeaseTable(Protocol):
+    """A lease table. `place` names it in messages."""
+
+    place: str
+
+    async def read(self) -> list[KclLease] | None:
+        """Every lease; None when there is no table."""
+        ...
+
+    async def write(self, lease: KclLease, seen: KclLease | None) -> None:
+        """Put a lease in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
+        ...
+
+    async def create(self) -> None:
+        """Create the table."""
+        ...
 
 
 @dataclass(frozen=True)
-class KclTransfer(PositionTransfer[KclLease]):
-    """A lease table may hold several streams."""
+class KclTransfer:
+    """A job and a lease table, which may hold several streams.
 
-    rows_are = "leases"
+    - `streams`: the job's, by name or ARN.
+    - `watch_seconds`: between the two looks at what may be running.
+    - `is_forced`: go on where an import or export would refuse.
+    """
 
-    async def _imported(self, rows: Sequence[KclLease], start: StartingPosition) -> list[ImportedPosition]:
-        by_stream = leases_by_stream(rows, [*map(stream_name, self.streams)], self.table.place)
-        found: list[ImportedPosition] = []
-        for given in self.streams:
-            stream = stream_name(given)
-            listed, now_ms = await self._list(given), await self._server_time_ms(given)
-            found += positions_from_leases(by_stream[stream], listed, stream, start, now_ms)
-        return found
+    job: JobPositions
+    table: LeaseTable
+    service: ListingPort
+    streams: Sequence[str]
+    properties: Properties
+    watch_seconds: float
+    is_forced: bool = False
+    pause: Pause = asyncio.sleep
 
-    async def _exported(
-        self, restored: RestoredState, rows: Sequence[KclLease], start: StartingPosition
-    ) -> list[ExportedRow[KclLease]]:
-        listed = [shard for given in self.streams for shard in await self._list(given)]
-        return leases_from_states(restored, listed, start, rows, [*map(stream_name, self.streams)])
+    async def plan_import(self) -> list[ImportedPosition]:
+        """What the job would start from. Raises: StateError when the KCL is running, or when the job has positions."""
+        self.job.check_writable()
+        (await self.job.load()).check_unused(self.is_forced)
+        before, heartbeats = await self._read_leases(), await self._pause_for_heartbeats()
+        leases = await self._read_leases()
+        self._check_stopped(before, leases)
+        await self._check_heartbeats(heartbeats)
+        return await self._imported(leases)
 
-    def _renewed(self, before: Sequence[KclLease], after: Sequence[KclLease]) -> Sequence[KclLease]:
-        return renewed_leases(before, after)
+    async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
+        """Store the planned positions."""
+        await self.job.store(imported_states(plan))
 
-    def _running(self, changed: str) -> str:
-        return f"a worker of the KCL is alive: {changed}. Stop it first; --force goes on"
+    async def plan_export(self) -> list[ExportedLease]:
+        """The leases that would be written. Raises: StateError when either side is running, or when a lease is ahead of the job."""
+        before, leases_before = (await self.job.load()).merged, await self.table.read() or []
+        if not before.shards:
+            raise StateError("the job has stored no positions: are these its properties?")
+        heartbeats = await self._pause_for_heartbeats()
+        restored, leases = (await self.job.load()).merged, await self.table.read() or []
+        self._check_stopped(leases_before, leases)
+        await self._check_heartbeats(heartbeats)
+        if restored != before and not self.is_forced:
+            raise StateError("the job is running: its positions have changed. Stop it first; --force goes on")
+        listed = [shard for stream in self.streams for shard in await self._list(stream)]
+        names = [*map(stream_name, self.streams)]
+        plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
+        ahead = [exported.shard for exported in plan if exported.goes_back]
+        if ahead and not self.is_forced:
+            raise StateError(
+                f"{self.table.place} is ahead of the job, which would be read again: {', '.join(ahead)}. --force goes on"
+            )
+        return plan
+
+    async def apply_export(self, plan: Sequence[ExportedLease]) -> None:
+        """Write the planned leases, and create the table if there is none. Raises: StateError when a row was changed since the plan."""
+        if await self.table.read() is None:
+            await self.table.create()
+        for exported in plan:
+            await self.table.write(exported.written, exported.replaced)
+
+    async def _imported(self, leases: Sequence[KclLease]) -> list[ImportedPosition]:
+        start = initial_position(self.properties)
+        by_stream = leases_by_stream(leases, [*map(stream_name, self.streams)], self.table.place)
+        plan: list[ImportedPosition] = []
+        for stream in self.streams:
+            name, listed = stream_name(stream), await self._list(stream)
+            now_ms = await self._retried(functools.partial(self.service.server_time_ms, stream))
+            plan += positions_from_leases(by_stream[name], listed, name, start, now_ms)
+        return plan
+
+    async def _read_leases(self) -> list[KclLease]:
+        leases = await self.table.read()
+        if not leases:
+            there = "there is no such table" if leases is None else "the table has no leases"
+            raise StateError(f"{self.table.place} cannot be imported: {there}")
+        return leases
+
+    def _check_stopped(self, before: Sequence[KclLease], after: Sequence[KclLease]) -> None:
+        renewed = renewed_leases(before, after)
+        if renewed and not self.is_forced:
+            owners = ", ".join(sorted({lease.owner or "nobody" for lease in renewed}))
+            raise StateError(
+                f"a worker of the KCL is alive: {len(renewed)} leases of {self.table.place} changed within "
+                f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force goes on"
+            )
+
+    async def _pause_for_heartbeats(self) -> Mapping[str, int]:
+        """Pause between the two looks; returns the heartbeats before. A group on a quiet stream changes nothing else."""
+        before = await self.job.heartbeats()
+        await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
+        return before
+
+    async def _check_heartbeats(self, before: Mapping[str, int]) -> None:
+        after = await self.job.heartbeats()
+        live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
+        if live and not self.is_forced:
+            raise StateError(
+                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. Stop it first; --force goes on"
+            )
+
+    async def _list(self, stream: str) -> list[Shard]:
+        return await self._retried(lambda: self.service.list_shards(stream))
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
+
+
+def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> list[KclLease]:
+    """The leases whose counter or owner changed between two readings, and new ones: a worker is alive."""
+    known = {lease.key: (lease.counter, lease.owner) for lease in before}
+    return [lease for lease in after if known.get(lease.key) != (lease.counter, lease.owner)]
