@@ -5,6 +5,7 @@ import pytest
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
     RetriesExhaustedError,
+    StreamNotActiveError,
     ThrottledError,
     TransientError,
 )
@@ -107,3 +108,20 @@ def test_a_listener_hears_how_long_a_call_has_waited_and_may_wait():
 
 def test_the_waits_that_are_left_are_the_longest():
     assert [round(POLICY.longest_seconds(attempt), 3) for attempt in range(4)] == [0.5, 0.4, 0.2, 0]
+
+
+CREATING = StreamNotActiveError("ListShards", "orders")
+
+
+def test_a_stream_that_is_being_created_is_waited_for_without_using_the_retry_budget():
+    outcomes = [CREATING] * 100 + [BROKEN, 7]
+    assert run_virtual(call_with_retries(scripted(*outcomes), RetryPolicy(1, 1, 1, 1.0))) == 7
+
+
+def test_a_stream_that_stays_in_creation_ends_the_wait_after_minutes_and_is_named():
+    async def timed():
+        with pytest.raises(RetriesExhaustedError, match="stream 'orders' is CREATING"):
+            await call_with_retries(scripted(*[CREATING] * 151), POLICY)
+        return asyncio.get_running_loop().time()
+
+    assert 200 < run_virtual(timed()) < 400

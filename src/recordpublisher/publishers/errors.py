@@ -91,6 +91,13 @@ class ThrottledError(TransientError):
     """A retry with backoff helps: a service limit was reached."""
 
 
+class StreamNotActiveError(TransientError):
+    """The stream is being created: `call_with_retries` waits for it, for minutes if need be, and does not count that as retries."""
+
+    def __init__(self, api: str, stream: str) -> None:
+        super().__init__(api, "StreamNotActive", f"stream '{stream}' is CREATING")
+
+
 class ResourceInUseError(KinesisError):
     """The stream, consumer or subscription is busy; for SubscribeToShard the 5 s rule (F3)."""
 

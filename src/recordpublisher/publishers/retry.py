@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import RetriesExhaustedError, TransientError
+from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
 
 T = TypeVar("T")
+
+CREATION_PAUSE_SECONDS = 2.0
+CREATION_TRIES = 150
+"""A stream that is being created is waited for five minutes; the service takes seconds to minutes (CreateStream)."""
+
 RetryListener = Callable[[TransientError, float, float], None]
 """Gets the error, the seconds from the first failure of the call to its next try, and the seconds of back-off that are left at most."""
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
@@ -53,15 +57,22 @@ async def call_with_retries(
 ) -> T:
     """Call until it succeeds, waiting between tries by `policy`, and return its result.
 
-    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one.
+    Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one. Waiting
+    for a stream that is being created uses none of it.
     `on_retry` gets each error that is retried. `min_pause` returns seconds to wait in addition to the jitter (the window of a quota).
 
     Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
     """
     first_failure: float | None = None
-    for attempt in itertools.count():
+    attempt = creation_tries = 0
+    while True:
         try:
             return await call()
+        except StreamNotActiveError as error:
+            creation_tries += 1
+            if creation_tries > CREATION_TRIES:
+                raise _exhausted(error, creation_tries) from error
+            pause = CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 (jitter)
         except TransientError as error:
             if attempt >= policy.max_retries:
                 raise _exhausted(error, attempt + 1) from error
@@ -72,8 +83,8 @@ async def call_with_retries(
                 now = asyncio.get_running_loop().time()
                 first_failure = now if first_failure is None else first_failure
                 listener(error, now + pause - first_failure, policy.longest_seconds(attempt))
+            attempt += 1
         await asyncio.sleep(pause)
-    raise AssertionError("count() has no end")
 
 
 def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:

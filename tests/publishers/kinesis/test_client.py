@@ -8,6 +8,7 @@ from recordpublisher.publishers.errors import (
     ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
+    StreamNotActiveError,
     StreamNotFoundError,
     TransientError,
 )
@@ -181,6 +182,14 @@ async def test_a_listed_shard_has_its_parents_and_whether_it_is_closed():
     assert shard.parents == ("shardId-0", "shardId-1")
     assert shard.closed
     assert stub.requests_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
+
+
+async def test_a_stream_that_is_being_created_is_no_missing_stream():
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", refusal("ResourceNotFoundException"))
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"StreamStatus": "CREATING"}})
+        with pytest.raises(StreamNotActiveError, match="stream 'orders' is CREATING"):
+            await client.list_shards("orders")
 
 
 async def test_an_unknown_stream_is_an_error_that_lists_the_existing_ones():

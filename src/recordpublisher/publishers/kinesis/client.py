@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import KinesisError, ResourceNotFoundError, StreamNotFoundError, TransientError
+from ..errors import (
+    KinesisError,
+    RecordPublisherError,
+    ResourceNotFoundError,
+    StreamNotActiveError,
+    StreamNotFoundError,
+    TransientError,
+)
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
 from ..shards import Shard
@@ -28,6 +36,8 @@ from .ports import (
     Transport,
 )
 from .stream_transports import OneTransport, StreamTransports
+
+log = logging.getLogger("recordpublisher.kinesis")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -123,7 +133,7 @@ class KinesisClient:
             transport = self._transport_for(**stream_parameter)
             response = await transport.call_with_body("PutRecords", body, **stream_parameter, Records=PLACEHOLDER)
         except ResourceNotFoundError as error:
-            raise await self._stream_not_found(stream) from error
+            raise await self._stream_not_found(stream, "PutRecords") from error
         found: PutRecordsResponse = response[PUT]
         if len(found.results) != len(entries):
             raise TransientError(
@@ -173,7 +183,7 @@ class KinesisClient:
         try:
             described = await list_all_shards(self._transport_for(**parameter), parameter, after)
         except ResourceNotFoundError as error:
-            raise await self._stream_not_found(stream) from error
+            raise await self._stream_not_found(stream, "ListShards") from error
         with reject_malformed("ListShards"):
             return [parse_shard(shard, name, arn) for shard in described]
 
@@ -182,7 +192,7 @@ class KinesisClient:
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
-            raise await self._stream_not_found(stream) from error
+            raise await self._stream_not_found(stream, "ListShards") from error
 
     # --- helpers ------------------------------------------------------------------------------------------------------------------
 
@@ -206,13 +216,23 @@ class KinesisClient:
         try:
             return await self._call("DescribeStreamSummary", **self._stream_parameter(stream))
         except ResourceNotFoundError as error:
-            raise await self._stream_not_found(stream) from error
+            raise await self._stream_not_found(stream, "DescribeStreamSummary") from error
 
-    async def _stream_not_found(self, stream: str) -> StreamNotFoundError:
-        """The error for a stream that does not exist. It names the existing streams if we may list them."""
+    async def _stream_not_found(self, stream: str, api: str) -> RecordPublisherError:
+        """The error for a stream that `api` did not find: a transient one while the stream is being created.
+
+        The other names the existing streams if we may list them.
+        """
+        parameter = self._stream_parameter(stream)
         try:
-            arn = self._stream_parameter(stream).get("StreamARN")
-            return StreamNotFoundError(stream, await list_all_streams(self._transports.of(arn)))
+            described = await self._call("DescribeStreamSummary", **parameter) if api != "DescribeStreamSummary" else {}
+            if described.get("StreamDescriptionSummary", {}).get("StreamStatus") == "CREATING":
+                log.info("stream '%s' is CREATING: %s is tried again until it is ACTIVE", stream, api)
+                return StreamNotActiveError(api, stream)
+        except KinesisError:
+            pass  # it does not exist, or we may not ask
+        try:
+            return StreamNotFoundError(stream, await list_all_streams(self._transports.of(parameter.get("StreamARN"))))
         except KinesisError:
             return StreamNotFoundError(stream)
 
