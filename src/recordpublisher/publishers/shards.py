@@ -79,3 +79,16 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """
     ids = [each.shard_id for each in listed if each.stream == shard.stream]
     return bool(ids) and all(map(_NUMBERED.fullmatch, (shard.shard_id, *ids))) and max(ids) < shard.shard_id
+
+
+def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
+    """The first hash keys that no open shard of a listing takes; None if the listing is complete.
+
+    The open shards of a stream take every hash key at any time. ListShards is eventually consistent and may lack some of them.
+    """
+    next_key = 0
+    for taken in sorted((shard.hash_range for shard in listed if not shard.closed), key=lambda taken: taken.start):
+        if taken.start > next_key:
+            return HashRange(next_key, taken.start - 1)
+        next_key = max(next_key, taken.end + 1)
+    return HashRange(next_key, MAX_HASH_KEY) if next_key <= MAX_HASH_KEY else None

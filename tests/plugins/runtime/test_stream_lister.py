@@ -18,7 +18,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_probe import OldestRecord
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import HashRange, Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
@@ -267,3 +267,33 @@ def test_a_stream_of_kinesis_does_not_end():  # S8
     run_virtual(made.list_shards("orders"))
 
     assert made.is_endless("orders")
+
+
+class LateListing(Client):
+    """Its first listings lack a shard."""
+
+    def __init__(self, incomplete):
+        super().__init__()
+        self.left = incomplete
+
+    async def list_shards(self, stream, after):
+        self.left -= 1
+        halves = [
+            Shard("orders", "a", hash_range=HashRange(end=9)),
+            Shard("orders", "b", hash_range=HashRange(start=10)),
+        ]
+        return await self._answer(stream, halves[:1] if self.left >= 0 else halves)
+
+
+@pytest.mark.parametrize("incomplete", [1, 5])
+def test_a_first_listing_that_lacks_an_open_shard_is_made_again(incomplete):
+    client = LateListing(incomplete)
+
+    assert [shard.shard_id for shard in run_virtual(lister(client).list_shards("orders"))] == ["a", "b"]
+
+
+def test_a_listing_that_stays_incomplete_is_used_with_a_warning(caplog):
+    client = LateListing(100)
+
+    assert [shard.shard_id for shard in run_virtual(lister(client).list_shards("orders"))] == ["a"]
+    assert "lacks the shard of hash keys 10 to " in caplog.text

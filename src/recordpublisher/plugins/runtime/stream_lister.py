@@ -5,7 +5,9 @@ A publisher with a source of its own lists its shards itself; for all others Kin
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
@@ -26,13 +28,15 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import ENDPOINT, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, first_unlisted_range
 from recordpublisher.publishers.stream_arns import arn_of
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 FIRST_RETRIES = 3
 """Retries until the first success."""
+COMPLETE_LISTING_TRIES = 5
+"""How often a first listing that lacks open shards is repeated, about once a second: ListShards is consistent within seconds."""
 UNREACHABLE = "EndpointConnectionError"
 
 
@@ -74,6 +78,7 @@ class StreamLister:
         self._retry_level = retry_level
         self._is_own: dict[str, bool] = {}
         self._without_retention: set[str] = set()
+        self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
@@ -82,7 +87,30 @@ class StreamLister:
         if own is not None:
             return own
         client = self._kinesis_client()
-        return await self._call(lambda: client.list_shards(self._names[stream], after))
+        listed = await self._call(lambda: client.list_shards(self._names[stream], after))
+        if after is None and stream not in self._completely_listed:
+            listed = await self._until_complete(stream, listed)
+            self._completely_listed.add(stream)
+        return listed
+
+    async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
+        """List again while open shards are missing: a shard that is found later is read from its beginning, or not at all (S3)."""
+        client = self._kinesis_client()
+        for _ in range(COMPLETE_LISTING_TRIES):
+            if (unlisted := first_unlisted_range(listed)) is None:
+                return listed
+            log.info("the listing of %s lacks the shard of hash key %d: listing again", stream, unlisted.start)
+            await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
+            listed = await self._call(lambda: client.list_shards(self._names[stream], None))
+        if (unlisted := first_unlisted_range(listed)) is not None:
+            log.warning(
+                "the listing of %s still lacks the shard of hash keys %d to %d: its records are read once it is listed",
+                stream,
+                unlisted.start,
+                unlisted.end,
+                extra=about(stream),
+            )
+        return listed
 
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Whether Kinesis still has a shard, by GetShardIterator; None: it cannot be asked, or the source is the publisher's own."""
