@@ -4,6 +4,7 @@ PUBLISHER ?= EFO
 SEEDS ?= 5000
 FIRST ?= 0
 BIN := .venv/bin
+RESEARCH := PYTHONPATH=research:tests $(BIN)/python -m
 STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
 BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
@@ -29,7 +30,7 @@ test-plugins: $(STAMP)  ## plugins
 	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(PLUGINS)
 
 test-rest: $(STAMP)  ## command line, docs, endpoint and the rest
-	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(patsubst %,--ignore=%,$(BELOW) $(PLUGINS)) tests
+	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(patsubst %,--ignore=%,$(BELOW) $(PLUGINS)) tests research
 
 test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
 	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
@@ -81,20 +82,20 @@ time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule a
 	$(BIN)/pytest -m time
 
 outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/explanation/watermarks.md
-	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule flink --pictures docs/images
-	PYTHONPATH=tests $(BIN)/python -m outage.replay --rule ours --pictures docs/images
+	$(RESEARCH) outage.replay --rule flink --pictures docs/images
+	$(RESEARCH) outage.replay --rule ours --pictures docs/images
 
 faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
-	$(BIN)/pytest -m faults -s tests/soak tests/fetcher/pipeline
+	$(BIN)/pytest -m faults -s research/soak tests/fetcher/pipeline
 
 hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000, and ANSWERS=50000 of servers to each kind of call (half an hour)
 	$(BIN)/pytest -q -s -m hostile tests/hostile
 
 soak: $(STAMP)  ## random faults for as many seeds as you like: make soak SEEDS=50000 FIRST=600
-	cd tests && ../$(BIN)/python -m soak.sweep --seeds $(SEEDS) --first $(FIRST)
+	$(RESEARCH) soak.sweep --seeds $(SEEDS) --first $(FIRST)
 
 mutation: $(STAMP)  ## removes each recovery rule in turn and reports how many seeds the soak needs to fail (minutes)
-	cd tests && ../$(BIN)/python -m soak.mutation_testing --seeds 600
+	$(RESEARCH) soak.mutation_testing --seeds 600
 
 soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
 	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark"
@@ -134,7 +135,7 @@ newest-%: $(STAMP)  ## the core's tests with the newest dependencies on a Python
 	.venvs/newest-$*/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CORE)
 
 compare: $(STAMP)  ## AWS SDKs for Java, JavaScript and Go, the KCL, the KPL and Flink's connector on the embedded endpoint; groups on DynamoDB Local and versitygw; needs Maven, npm, Go (eleven minutes)
-	$(BIN)/pytest -p no:cacheprovider -m compare tests/compare tests/groups tests/plugins/stores
+	$(BIN)/pytest -p no:cacheprovider -m compare research/compare tests/groups tests/plugins/stores
 
 STORE ?= postgresql
 
@@ -145,34 +146,32 @@ scale-out-picture: $(STAMP)  ## from one worker to eight and back under load; dr
 	PYTHONPATH=tests $(BIN)/python -m groups.scaling.scale_out --store $(STORE) --picture docs/images/scale-out.png
 
 group-requests: $(STAMP)  ## what a group and workers of the KCL cost in DynamoDB, at rest and under load, counted; needs Maven (nine minutes)
-	PYTHONPATH=tests $(BIN)/python -m groups.costs.counted_requests
+	$(RESEARCH) compare.group_requests
 
 compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, one table in docs/explanation/performance.md: CLIENTS="KCL,boto3" SIZES=200; needs Maven, npm, Go (forty minutes)
-	PYTHONPATH=tests $(BIN)/python -m compare.cost --readers "$(CLIENTS)" --sizes "$(SIZES)"
+	$(RESEARCH) compare.cost --readers "$(CLIENTS)" --sizes "$(SIZES)"
 
 compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## one schedule of reshards, throttling, lost answers and a kill, played to several clients; the table of docs/explanation/comparison.md; needs Maven, Java 17 (25 minutes)
-	PYTHONPATH=tests $(BIN)/python -m compare.truth $(CLIENTS)
+	$(RESEARCH) compare.truth $(CLIENTS)
 
 compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source, qubole's connector, and awslabs' if AWSLABS_JAR is its file: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
-	PYTHONPATH=tests $(BIN)/python -m compare.spark $(CLIENTS)
+	$(RESEARCH) compare.spark $(CLIENTS)
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
-BENCHMARKS := PYTHONPATH=tests $(BIN)/python -m benchmarks
-
 bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tables and the picture of docs/explanation/performance.md (twenty minutes)
-	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v tests/benchmarks
-	$(BENCHMARKS).figures.report
+	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v research/benchmarks
+	$(RESEARCH) benchmarks.figures.report
 
 bench-spark: $(STAMP)  ## measures a real Spark; the figures are only printed (minutes)
-	$(BIN)/python -m pytest -m "benchmark and spark" -s -v tests/benchmarks
+	$(BIN)/python -m pytest -m "benchmark and spark" -s -v research/benchmarks
 
 report: $(STAMP)  ## writes the same tables and picture from the figures in docs/explanation/performance.json
-	$(BENCHMARKS).figures.report
+	$(RESEARCH) benchmarks.figures.report
 
 flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two minutes)
-	$(BENCHMARKS).flames.draw
-	$(BENCHMARKS).figures.report
+	$(RESEARCH) benchmarks.flames.draw
+	$(RESEARCH) benchmarks.figures.report
 
 demo-picture: $(STAMP)  ## runs the demo and draws docs/images/demo.svg (two minutes)
 	$(BIN)/python docs/draw_demo.py
@@ -232,17 +231,17 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	$(BIN)/uv pip install --quiet --python .venvs/minimums/bin/python -c .venvs/minimums/lowest.txt $(CORE_TOOLS)
 	touch $@
 
-.venvs/truth/.installed: tests/compare/truth/constraints.txt
+.venvs/truth/.installed: research/compare/truth/constraints.txt
 	test -x .venvs/truth/bin/python || $(PYTHON) -m venv .venvs/truth
 	.venvs/truth/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-.venvs/spark-3/.installed: tests/compare/spark/constraints.txt
+.venvs/spark-3/.installed: research/compare/spark/constraints.txt
 	test -x .venvs/spark-3/bin/python || $(PYTHON) -m venv .venvs/spark-3
 	.venvs/spark-3/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-.venvs/peers/.installed: tests/benchmarks/peers/constraints.txt
+.venvs/peers/.installed: research/benchmarks/peers/constraints.txt
 	test -x .venvs/peers/bin/python || $(PYTHON) -m venv .venvs/peers
 	.venvs/peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@

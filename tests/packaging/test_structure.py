@@ -19,7 +19,7 @@ def python_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.rglob("*.py")) if "node_modules" not in file.parts]
 
 
-@pytest.mark.parametrize("top", [PACKAGE, ROOT / "tests"], ids=["package", "tests"])
+@pytest.mark.parametrize("top", [PACKAGE, ROOT / "tests", ROOT / "research"], ids=["package", "tests", "research"])
 def test_no_folder_has_more_files_than_a_reader_can_overlook(top):
     counted = Counter(file.parent for file in python_files(top) if file.name != "__init__.py")
 

@@ -23,8 +23,8 @@ from recordpublisher.publishers.kinesis.codec.sdk_parser_override import RAW_EVE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
+from fakes.fetcher_over_transport import STREAM, fetcher_over
 from servers.event_frames import frame
-from soak.job import STREAM, fetcher_over
 
 ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{STREAM}"
 EVENT = {":message-type": "event", ":event-type": "SubscribeToShardEvent"}

@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
+from fakes.fetcher_over_transport import fetcher_over
 from fakes.scripted_source import RecordingSink
-from soak.job import fetcher_over
 
 HOUR = 3_600.0
 SHARD = "orders/shardId-000000000000"

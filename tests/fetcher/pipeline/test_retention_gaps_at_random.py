@@ -13,8 +13,8 @@ from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
+from fakes.fetcher_over_transport import fetcher_over
 from fakes.scripted_source import RecordingSink
-from soak.job import fetcher_over
 
 SEEDS = 30
 HOUR = 3_600.0

@@ -14,7 +14,7 @@ from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
-from soak.job import fetcher_over
+from fakes.fetcher_over_transport import fetcher_over
 
 SHARDS, RECORDS, ROUNDS = 100, 5, 20
 HELD, POISONED, SILENT, REFUSED = range(4)

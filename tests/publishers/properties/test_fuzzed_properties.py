@@ -16,7 +16,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.properties.properties import declared_properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from soak.job import fetcher_over
+from fakes.fetcher_over_transport import fetcher_over
 
 load_registry()  # plugins declare their own properties
 OURS = ("aws.", "flink.")  # Spark's options are declared, too, when they were imported

@@ -1,4 +1,4 @@
-"""Many soak runs: `python -m soak.sweep --seeds 500 [--first 0]` (from the folder `tests`); exit code 1 when one failed."""
+"""Many soak runs: `python -m soak.sweep --seeds 500 [--first 0]` with `PYTHONPATH=research:tests`; exit code 1 when one failed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def table(counts: Counter[FaultKind]) -> str:
 def repeat_commands(module: str, failed: dict[int, Exception]) -> list[str]:
     """The commands that run failed seeds again, each with its error."""
     return [
-        f"cd tests && python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}" for seed, e in failed.items()
+        f"PYTHONPATH=research:tests python -m {module} {seed}   # {type(e).__name__}: {str(e)[:300]}"
+        for seed, e in failed.items()
     ]
 
 

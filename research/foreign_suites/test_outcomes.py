@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from foreign_suites.outcomes import Outcome, outcomes_of_mocha, outcomes_of_pytest, report_of
 from foreign_suites.recordings import difference
 from foreign_suites.rules import Rule

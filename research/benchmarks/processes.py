@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
+PATHS = [str(HERE.parent), str(HERE.parents[1] / "tests"), os.environ.get("PYTHONPATH", "")]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
 
 def replay_server(

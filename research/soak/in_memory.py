@@ -1,4 +1,4 @@
-"""A soak run in memory, on virtual time. `python -m soak.in_memory SEED...` repeats seeds (from the folder `tests`)."""
+"""A soak run in memory, on virtual time. `python -m soak.in_memory SEED...` repeats seeds with `PYTHONPATH=research:tests`."""
 
 from __future__ import annotations
 

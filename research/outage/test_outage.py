@@ -1,13 +1,15 @@
 """The outage replayed with real processes, one of them stopped by SIGSTOP: by Flink's old rule, and by ours."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from processes.command_line import ROOT, process_environment
+from processes.command_line import PACKAGE, ROOT, process_environment
 
 RULES = ("flink", "ours")
+PATHS = os.pathsep.join(map(str, (ROOT / "research", ROOT / "tests", PACKAGE)))
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +19,7 @@ def replayed(tmp_path_factory):
     replays = {
         rule: subprocess.Popen(
             [sys.executable, "-m", "outage.replay", "--rule", rule, "--pictures", str(folder)],
-            env=process_environment(ROOT / "tests"),
+            env=process_environment(PYTHONPATH=PATHS),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,8 +18,9 @@ from recordpublisher.publishers.aggregation.kpl_format import encode_aggregate
 from recordpublisher.publishers.clock import Clock
 
 from .checking_sink import CheckingSink, DeliveryCheck, SinkStalls
-from .job import STREAM, JobSettings, MakeTransport, RunningJob
+from .job import JobSettings, MakeTransport, RunningJob
 from .plan import JobRun, Plan
+from fakes.fetcher_over_transport import STREAM
 
 COMPLETION_SECONDS = 150.0
 """Seconds after the last fault within which every record must have arrived."""

@@ -1,6 +1,7 @@
 """Mutation testing of the soak: each recovery rule is removed in turn, and some seed must fail.
 
-`python -m soak.mutation_testing [--seeds 300] [RULE ...]` in the folder `tests` (minutes). Exit code 1 when no seed fails without a rule.
+`python -m soak.mutation_testing [--seeds 300] [RULE ...]`, with `PYTHONPATH=research:tests` (minutes).
+Exit code 1 when no seed fails without a rule.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""A fetcher with the real publishers and the real client, over any transport."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.dependencies import FetcherDependencies
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.registry import Registry
+from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.stream_lister import StreamLister
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
+from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.ports import Transport
+from recordpublisher.publishers.polling import PollingRecordPublisherFactory
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import RECORD_PUBLISHER
+
+STREAM = "orders"
+
+
+@cache
+def registry() -> Registry:
+    return load_registry()
+
+
+def fetcher_over(
+    transport: Transport,
+    given: Properties,
+    sink: Sink,
+    clock: Clock,
+    *,
+    stream: str = STREAM,
+    ref_counts: ConsumerRefCounts | None = None,
+    tracker: InProcessTracker | None = None,
+    **more: Any,
+) -> SubtaskFetcher:
+    """A fetcher built as in plugins/runtime/data_fetcher.py, with the real client over any transport."""
+    client = KinesisClient(given, [stream], transport=transport)
+    factory: Any
+    if given.value(RECORD_PUBLISHER) == "EFO":
+        factory = FanOutRecordPublisherFactory(
+            given, ports=client, clock=clock, ref_counts=ref_counts or ConsumerRefCounts()
+        )
+    else:
+        factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
+    lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
+    settings = FetcherSettings.of(given)
+    return SubtaskFetcher(
+        FetcherDependencies(
+            factory=factory,
+            discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),
+            sink=sink,
+            tracker=tracker or InProcessTracker(),
+            decorator_for=batch_decorator_factory(registry(), given),
+            settings=settings,
+            clock=clock,
+            assigner=registry().shard_assigners.get("UNIFORM", "")(given),
+            start=initial_position(given),
+            pin_latest=lister.server_time_ms,
+            retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+            shard_exists=lister.shard_exists,
+            is_endless=lister.is_endless,
+            use_continuations=factory.resumes_by_continuation,
+            **more,
+        )
+    )
