@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import sqlite3
 import time
 from collections import Counter
@@ -67,6 +68,15 @@ def reads_at_the_tip(monkeypatch):
 
     monkeypatch.setattr(ShardLog, "read", read)
     return counts
+
+
+def test_sigterm_while_the_service_is_silent_at_the_start_exits_0(properties, tmp_path):
+    fan_out = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        job = start_job(job_file(tmp_path, {**properties, **fan_out, "aws.endpoint": endpoint}))
+        with silent.accept()[0]:
+            assert end(job, seconds=20) == 0
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

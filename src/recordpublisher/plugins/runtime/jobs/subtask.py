@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
@@ -41,13 +42,15 @@ async def run_subtask(
     fetcher = DataFetcher(streams_argument(properties), properties, subtask=subtask, parallelism=parallelism)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
 
-    is_draining = False
+    draining = asyncio.Event()
+    opening: asyncio.Task[DataFetcher] | None = None
 
     def drain() -> None:
-        nonlocal is_draining
-        is_draining = True
+        draining.set()
         log.info("subtask %d is draining", subtask)
         fetcher.stop()
+        if opening is not None:
+            opening.cancel()  # nothing was read yet, and the service may be silent for minutes
 
     stop_on_signals(drain)
     if supervisor is not None:
@@ -55,9 +58,17 @@ async def run_subtask(
         call_on_eof(supervisor, drain)
     # Detect now that the supervisor is already gone: a subtask that starts late would fence off the subtask of the next supervisor.
     await asyncio.sleep(0.01)
-    if is_draining:
+    if draining.is_set():
         return
-    async with exporters_opened(exporters, FetchersHere([fetcher])), fetcher:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(exporters_opened(exporters, FetchersHere([fetcher])))
+        opening = asyncio.create_task(stack.enter_async_context(fetcher))
+        stack.callback(opening.cancel)
+        await asyncio.wait([opening])
+        if opening.cancelled() and draining.is_set():
+            log.info("subtask %d ended before it read anything", subtask)
+            return
+        await opening
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
