@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.dashboard.live_snapshot import LiveSnapshots
+from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.plugins.metrics.prometheus.text_format import page_of
 from recordpublisher.publishers.clock import SystemClock
@@ -61,7 +61,7 @@ async def cpu_seconds(read):
 
 def test_metrics_cost(table):
     read = source()
-    snapshots = LiveSnapshots(read, SystemClock())
+    snapshots = LiveSnapshots(read, SystemClock(), 60_000)
 
     async def scrape():
         return page_of(await read.metrics(), await read.health())

@@ -25,7 +25,24 @@ Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="Th
 Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="Another endpoint (aws.endpoint).")]
 Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="A profile of the AWS configuration.")]
 
-StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM")]
+
+def _no_job(given: str) -> str:
+    """Refuse a job's file where a stream is meant, and say which."""
+    if is_job(given):
+        valid = f"the name or ARN of a stream; with the properties of a job: STREAM --properties {given}"
+        raise ConfigurationError("STREAM", given, valid, reason="it is a file")
+    return given
+
+
+def is_job(given: str) -> bool:
+    """Whether an argument names a job's properties file, and not a stream."""
+    return given.endswith(".properties") or Path(given).is_file()
+
+
+StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM", callback=_no_job)]
+JobOrStream = Annotated[
+    str, typer.Argument(help="A stream's name or ARN, or a job's properties.", metavar="STREAM|JOB.properties")
+]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 
@@ -44,6 +61,26 @@ def read_properties(
     return given.merged(dict(_split(pair) for pair in pairs or ())).merged(
         {key: value for key, value in options.items() if value is not None}
     )
+
+
+def read_job_or_stream(
+    given: str,
+    file: Path | None,
+    pairs: list[str] | None,
+    region: str | None,
+    endpoint: str | None,
+    profile: str | None,
+) -> tuple[list[str], Properties]:
+    """The streams of a job's file and its properties, or one stream and those of the options. Raises: ConfigurationError."""
+    if not is_job(given):
+        return [given], read_properties(file, pairs, region, endpoint, profile)
+    if file is not None:
+        raise ConfigurationError("--properties", str(file), "not together with a job's file")
+    from recordpublisher.plugins.runtime.stream_names import streams_of  # brings the AWS SDK
+
+    search_current_folder()  # for a function that the properties name
+    properties = read_properties(Path(given), pairs, region, endpoint, profile)
+    return streams_of(properties), properties
 
 
 def _split(pair: str) -> tuple[str, str]:

@@ -151,3 +151,21 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
 
     assert done.returncode == 1
     assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights\n"
+
+
+def test_a_jobs_file_in_the_place_of_the_stream_names_its_streams(endpoint, state, tmp_path):
+    job = tmp_path / "job.properties"
+    given = {**endpoint.endpoint.properties(), "flink.streams": "flights", "flink.state.uri": state}
+    job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
+
+    done = command("lag", str(job), "--json")
+
+    assert [json.loads(line)["stream"] for line in done.stdout.splitlines()] == ["flights"] * 2, done.stderr
+
+
+def test_a_jobs_file_in_the_place_of_a_stream_is_told(tmp_path):
+    done = command("describe", "job.properties")
+
+    assert done.returncode == 2
+    assert "it is a file" in done.stderr
+    assert "STREAM --properties job.properties" in done.stderr

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 NOW_MS = 1_795_401_005_448
 
@@ -29,7 +29,7 @@ def shard(number, **values):
         "is_idle": False,
         "is_held": False,
         "loss_ms": 24 * HOUR_MS - number * 37 % 400,
-        "alarm": False,
+        "alarm": None,
         **values,
     }
     return ShardSnapshot(stream="orders", shard=f"shardId-{number:012}", **values)
@@ -39,7 +39,7 @@ def job(count, **changes):
     """A job whose shard 7 lags; others are held, idle or not read yet."""
     shards = [shard(number) for number in range(count)]
     if count > 20:
-        shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, alarm=True)
+        shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, alarm="it is unread")
         shards[11] = shard(11, records_per_second=0.0, bytes_per_second=0.0, is_idle=True, watermark=None)
         shards[15:21] = [shard(number, is_held=True, watermark=NOW_MS - 192_000) for number in range(15, 21)]
     subtasks = [SubtaskSnapshot(number, True, [], 2_400 + 1_700 * number) for number in range(3)]
@@ -77,7 +77,7 @@ def resharded_job():
         )
         for number in (0, 1, 2, 3, 4, 5, 7, 10, 11, 12, 13, 14)
     }
-    lagging = {"lag_ms": 312_000, "records_per_second": 31.5, "loss_ms": 3 * HOUR_MS, "alarm": True}
+    lagging = {"lag_ms": 312_000, "records_per_second": 31.5, "loss_ms": 3 * HOUR_MS, "alarm": "it is unread"}
     shards[7] = msgspec.structs.replace(shards[7], **lagging)
     shards[1] = msgspec.structs.replace(shards[1], records_per_second=0.0, bytes_per_second=0.0, is_idle=True)
     for number in (12, 13, 14):

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
-from recordpublisher.plugins.dashboard.alignment_sentence import alignment_sentence
+from recordpublisher.plugins.dashboard.live_snapshots import alignment_sentence
 
 from fakes.monitoring.measured_fetcher import METRICS
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from recordpublisher.plugins.dashboard.history import HISTORY_SECONDS, History, HistoryPoint
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
 from recordpublisher.plugins.dashboard.server import DashboardServer
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 
 from processes.command_line import process_environment
@@ -42,7 +42,7 @@ async def url(source):
 @pytest.mark.parametrize("path", ["", "/", "/snapshot.json"])
 @pytest.mark.parametrize("stream", ["orders", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"])
 async def test_the_shards_of_the_stream_are_read(url, path, stream):
-    snapshot = await HttpSnapshots(url + path, stream).snapshot()
+    snapshot = await HttpSnapshots(url + path, [stream]).snapshot()
 
     assert snapshot == JobSnapshot(time_ms=7, shards=SHARDS[:1], alignment="They wait.")
 
@@ -65,17 +65,17 @@ async def test_the_command_shows_them(url):
 
 async def test_another_stream_is_an_error_that_names_those_of_the_job(url):
     with pytest.raises(RecordPublisherError, match="the job does not read 'ordres'; it reads orders, refunds"):
-        await HttpSnapshots(url, "ordres").snapshot()
+        await HttpSnapshots(url, ["ordres"]).snapshot()
 
 
 async def test_the_error_of_the_job_is_passed_on(url, source):
     source.error = StateError("no subtask of the job responds")
 
     with pytest.raises(RecordPublisherError, match=r"^no subtask of the job responds$"):
-        await HttpSnapshots(url, "orders").snapshot()
+        await HttpSnapshots(url, ["orders"]).snapshot()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "http://127.0.0.1:port"])
 async def test_a_wrong_url_is_an_error_that_names_it(url):
     with pytest.raises(RecordPublisherError, match=f"no running job serves {url}/snapshot.json: "):
-        await HttpSnapshots(url, "orders").snapshot()
+        await HttpSnapshots(url, ["orders"]).snapshot()

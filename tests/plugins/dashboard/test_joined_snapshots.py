@@ -1,7 +1,7 @@
 """The streams of one job in one snapshot."""
 
-from recordpublisher.plugins.dashboard.joined_snapshots import JoinedSnapshots
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 from fakes.shard_entries import StoppedClock
 

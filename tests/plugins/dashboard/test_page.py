@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.dashboard.history import History
 from recordpublisher.plugins.dashboard.server import DashboardServer
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StateError
 

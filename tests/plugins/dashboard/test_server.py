@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from recordpublisher.plugins.dashboard.server import DashboardServer
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 

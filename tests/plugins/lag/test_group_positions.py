@@ -7,8 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
 from recordpublisher.fetcher.leases.position_store import read_parts
-from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions, group_snapshots
-from recordpublisher.plugins.lag.stored_positions import StoredJob
+from recordpublisher.plugins.lag.stored_positions import StoredJob, StoreOrGroupPositions, group_snapshots
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual

@@ -16,7 +16,7 @@ from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_vir
 
 from fakes.shard_entries import START, shard
 
-HOUR = 3_600_000
+HOUR, MINUTES_5 = 3_600_000, 300_000
 
 
 class Service:
@@ -69,12 +69,14 @@ class Store:
 
 
 def probe(speed=0, **more):
-    given = LagProbe(Service(a=10, b=50), "s", Store(speed), START, 5 * 60_000, RetryPolicy(3, 300, 1_000, 1.5))
+    given = LagProbe(
+        Service(a=10, b=50), "s", Store(speed), START, MINUTES_5, MINUTES_5, RetryPolicy(3, 300, 1_000, 1.5)
+    )
     return replace(given, **more)
 
 
 def alarms(lag_probe, grace=30.0):
-    return {lag.shard: lag.alarm for lag in run_virtual(lag_probe.read_lags_and_alarms(grace))}
+    return {lag.shard: lag.alarm for lag in run_virtual(lag_probe.read_with_alarms(grace))}
 
 
 def test_a_position_that_does_not_move_behind_an_old_record_is_an_alarm_that_names_the_lowest_shard():
@@ -89,7 +91,7 @@ def test_a_job_that_catches_up_raises_no_alarm():
 
 def test_a_record_younger_than_the_interval_raises_no_alarm_and_no_wait():
     async def timed():
-        found = await probe(interval_ms=2 * HOUR).read_lags_and_alarms(30.0)
+        found = await probe(alarm_interval_ms=2 * HOUR).read_with_alarms(30.0)
         return [lag.alarm for lag in found], VirtualClock().monotonic()
 
     assert run_virtual(timed()) == ([None, None], 0.0)
@@ -102,7 +104,7 @@ def test_a_shard_without_stored_state_is_an_alarm():
 
 
 def test_reading_the_lag_does_not_wait_and_raises_no_alarm():
-    lags = run_virtual(probe().read_lags())
+    lags = run_virtual(probe().read())
 
     assert [(lag.shard, lag.unread, lag.lag_ms, lag.alarm) for lag in lags] == [
         ("a", False, 0, None),
@@ -111,7 +113,7 @@ def test_reading_the_lag_does_not_wait_and_raises_no_alarm():
 
 
 def test_without_a_store_only_recent_writes_are_known():
-    lags = run_virtual(probe(store=None).read_lags())
+    lags = run_virtual(probe(store=None).read())
 
     assert [(lag.unread, lag.is_idle) for lag in lags] == [(None, True), (None, True)]
 
@@ -122,11 +124,11 @@ def test_an_empty_store_is_an_error_and_not_a_healthy_job():
             return []
 
     with pytest.raises(StateError, match="no state is stored there"):
-        run_virtual(probe(store=Empty()).read_lags())
+        run_virtual(probe(store=Empty()).read())
 
 
 def test_throttled_calls_are_retried():
     lag_probe = probe()
     lag_probe.service.refusals = 2
 
-    assert len(run_virtual(lag_probe.read_lags())) == 2
+    assert len(run_virtual(lag_probe.read())) == 2

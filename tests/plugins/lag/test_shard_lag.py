@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.shard_lag import ShardProbe, is_overdue, lag_of, lost_shard_lag
+from recordpublisher.plugins.lag.shard_lag import ShardProbe, is_overdue, lost_shard, probed_shard
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.shard_probe import TipDistance
 
@@ -14,7 +14,7 @@ STATE = ShardState(START, SequenceNumber("17"), watermark=5, arrival_ms=NOW - 3 
 
 
 def seen(state=STATE, tip=TipDistance(False), recent=None, subtask=2):  # noqa: B008 - frozen
-    return lag_of(ShardProbe(shard(), state, subtask, tip, recent), NOW, 2 * MINUTE, DAY)
+    return probed_shard(ShardProbe(shard(), state, subtask, tip, recent), NOW, 2 * MINUTE, DAY)
 
 
 def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost():
@@ -58,7 +58,7 @@ def test_a_record_that_waited_for_the_interval_is_overdue(age, overdue):
 
 
 def test_a_shard_deleted_before_it_was_read_is_an_alarm_at_once():  # S5
-    lag = lost_shard_lag("s/a", STATE, 2)
+    lag = lost_shard("s/a", STATE, 2)
 
     assert (lag.shard, lag.position, lag.subtask) == ("a", "17", 2)
     assert "past retention and lost" in lag.alarm

@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions
+from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
 from recordpublisher.plugins.positions.job_positions import JobPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore

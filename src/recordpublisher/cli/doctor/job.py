@@ -13,21 +13,22 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.lag.group_positions import StoreOrGroupPositions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.lag.stored_positions import PositionsReader, SinkPositions, stores_positions
+from recordpublisher.plugins.lag.stored_positions import (
+    PositionsReader,
+    SinkPositions,
+    StoreOrGroupPositions,
+    stores_positions,
+)
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import why_not_writable
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore, folder_of
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.table import (
-    ALARM_INTERVAL,
     DEAD_LETTER_SINK,
-    GETRECORDS_RETRIES,
     SHARD_ASSIGNMENT,
     SINK,
     STATE_URI,
@@ -146,15 +147,8 @@ class JobChecks:
         positions = self._positions()
         if not await positions.load():
             raise NotCheckedError("the job has not stored any positions yet")
-        probe = LagProbe(
-            service=client,
-            stream=stream,
-            store=positions,
-            start=initial_position(self._properties),
-            interval_ms=self._properties.value(ALARM_INTERVAL),
-            policy=GETRECORDS_RETRIES.policy(self._properties),
-        )
-        losses = {each.shard: each.loss_ms for each in await probe.read_lags() if each.loss_ms is not None}
+        probe = LagProbe.of(self._properties, client, stream, positions)
+        losses = {shard.shard: shard.loss_ms for shard in await probe.read() if shard.loss_ms is not None}
         shard = min(losses, key=losses.__getitem__, default=None)
         if shard is not None and losses[shard] < MIN_LOSS_MS:
             raise RecordPublisherError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from .lag_reading import positions_of, probe_opened
+from .job_probes import positions_of, probes_opened
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -50,19 +49,13 @@ def dashboard(
 
 async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.dashboard.history import History
-    from recordpublisher.plugins.dashboard.joined_snapshots import JoinedSnapshots
     from recordpublisher.plugins.dashboard.server import DashboardServer
-    from recordpublisher.plugins.dashboard.stored_snapshot import StoredSnapshots
+    from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
     from recordpublisher.plugins.runtime.stream_names import streams_of
 
     clock = SystemClock()
-    async with AsyncExitStack() as opened:
-        sources = []
-        for stream in streams_of(properties):
-            positions = positions_of(properties, use_sink=True)
-            probe = await opened.enter_async_context(probe_opened(stream, properties, positions))
-            sources.append(StoredSnapshots(stream, probe.read_lags, clock))
-        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS)
+    async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
+        snapshots = JoinedSnapshots([StoredSnapshots(probe, clock) for probe in probes], clock, INTERVAL_SECONDS)
         server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
         print_note(f"the dashboard is at {await server.open(port)}")
         try:

@@ -114,7 +114,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     from recordpublisher.plugins.host.manager import load_registry
     from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
-    from .lag_reading import check_folder
+    from .job_probes import check_folder
 
     properties.check()
     check_folder(properties)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
+from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
+from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL, STATE_URI
 
 from ..execution import ALARM, print_error, run_to_end, run_until_signal
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
-from ..output import json_text
-from .lag_reading import positions_of, read_lags, watch_lags, watch_live
-from .lag_table import lag_table
+from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, read_job_or_stream
+from ..output import duration, rate, styled, table, yes_no
+from .job_probes import positions_of, probes_opened
+from .watch import watch
 
 MIN_GRACE_SECONDS = 30.0
 WATCH_SECONDS = 5.0
+HEAD = ("SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST IN", "")
+GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
+TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
 
 
 def lag(
-    stream: Annotated[str, typer.Argument(help="The stream's name or ARN.")],
+    job_or_stream: JobOrStream,
     pairs: Pairs = None,
     file: PropertiesFile = None,
     state: Annotated[
@@ -42,7 +50,7 @@ def lag(
             help="With --check: how long to wait for the position of an overdue shard to move. Default: 30, or three checkpoint intervals.",
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
+    watch_shards: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
     interval: Annotated[
         float | None,
         typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds."),
@@ -65,7 +73,7 @@ def lag(
 
     Example: recordpublisher lag orders
 
-    Example: recordpublisher lag orders --state state --check
+    Example: recordpublisher lag job.properties --check
 
     Example: recordpublisher lag orders --watch
 
@@ -73,31 +81,88 @@ def lag(
     the store cannot be reached it keeps the last values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
-    is_watching = watch or interval is not None or live is not None
+    is_watching = watch_shards or interval is not None or live is not None
     if is_watching and (check or as_json):
         raise ConfigurationError("--check" if check else "--json", True, "without --watch")
-    if live is not None:
-        run_until_signal(watch_live(live, stream, seconds))
-        return
-    properties = read_properties(file, pairs, region, endpoint, profile)
+    streams, properties = read_job_or_stream(job_or_stream, file, pairs, region, endpoint, profile)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
-    if check and grace is None:
-        grace = max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000)
-    positions = positions_of(properties, use_sink=state is None)
-    if check and positions is None:
+    if live is not None:
+        run_until_signal(_watch_running_job(live, streams, seconds))
+    elif is_watching:
+        run_until_signal(_watch_stored_job(properties, streams, state is None, seconds))
+    else:
+        grace_seconds = _grace_seconds(grace, properties) if check else None
+        shards, has_positions = run_to_end(_read(properties, streams, state is None, grace_seconds))
+        typer.echo(_json_lines(shards) if as_json else shard_table(shards, has_positions))
+        _report_alarms(shards, check)
+
+
+def _grace_seconds(given: float | None, properties: Properties) -> float:
+    return max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000) if given is None else given
+
+
+async def _read(
+    properties: Properties, streams: Sequence[str], use_sink: bool, grace_seconds: float | None
+) -> tuple[list[ShardSnapshot], bool]:
+    """The shards once, and whether positions are stored; with a grace period with alarms too. Raises: KinesisError, StateError."""
+    positions = positions_of(properties, use_sink)
+    if grace_seconds is not None and positions is None:
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
-    if is_watching:
-        run_until_signal(watch_lags(stream, properties, positions, seconds))
-        return
-    lags = run_to_end(read_lags(stream, properties, positions, grace if check else None))
-    if as_json:
-        typer.echo("\n".join(json_text(asdict(each)) for each in lags))
-    else:
-        typer.echo(lag_table(lags, has_positions=positions is not None))
-    alarms = [each for each in lags if each.alarm]
-    for each in alarms:
-        print_error(f"ALARM {each.shard}: {each.alarm}")
+    shards: list[ShardSnapshot] = []
+    async with probes_opened(properties, streams, positions) as probes:
+        for probe in probes:
+            shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
+    return shards, positions is not None
+
+
+async def _watch_stored_job(
+    properties: Properties, streams: Sequence[str], use_sink: bool, interval_seconds: float
+) -> None:
+    """Until it is cancelled. Raises: KinesisError and StateError of the first reading."""
+    clock = SystemClock()
+    async with probes_opened(properties, streams, positions_of(properties, use_sink)) as probes:
+        snapshots = [StoredSnapshots(probe, clock) for probe in probes]
+        await watch(JoinedSnapshots(snapshots, clock, 0.0), clock, interval_seconds)
+
+
+async def _watch_running_job(url: str, streams: Sequence[str], interval_seconds: float) -> None:
+    """Until it is cancelled. Raises: the RecordPublisherError of the first reading."""
+    from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
+
+    await watch(HttpSnapshots(url, streams), SystemClock(), interval_seconds)
+
+
+def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
+    """One line for each shard; without the job's positions, what arrives in it."""
+    is_one_stream = len({shard.stream for shard in shards}) < 2
+    names = [shard.shard if is_one_stream else f"{shard.stream}/{shard.shard}" for shard in shards]
+    if not has_positions:
+        return table(TIP_HEAD, [(name, *_tip_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+    head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
+    return table(head, [(name, *_lag_cells(shard)) for name, shard in zip(names, shards, strict=True)])
+
+
+def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:
+    reader = shard.worker or ("-" if shard.subtask is None else str(shard.subtask))
+    idle = duration(shard.idle_ms) if shard.is_idle and shard.idle_ms is not None else yes_no(shard.is_idle)
+    alarm = styled("ALARM", "red") if shard.alarm else ""
+    return (reader, duration(shard.lag_ms), yes_no(shard.unread), idle, duration(shard.loss_ms), alarm)
+
+
+def _tip_cells(shard: ShardSnapshot) -> tuple[str, ...]:
+    rates = (rate(shard.records_per_second), rate(shard.bytes_per_second))
+    return ("-", yes_no(shard.is_idle), *rates, duration(shard.tip_age_ms), shard.tip or "-")
+
+
+def _json_lines(shards: Sequence[ShardSnapshot]) -> str:
+    return "\n".join(msgspec.json.encode(shard).decode() for shard in shards)
+
+
+def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:
+    alarms = [shard for shard in shards if shard.alarm]
+    for shard in alarms:
+        print_error(f"ALARM {shard.shard}: {shard.alarm}")
     if check and alarms:
         raise typer.Exit(ALARM)

@@ -91,7 +91,7 @@ def run(
             properties = _with_assignment(properties, elastic, parallelism)
             properties = properties.merged({TAKEOVER.key: True}) if takeover else properties
             options = given_log_options(context)
-            exporters = _exporters(dashboard or dashboard_port is not None, dashboard_port or 0)
+            exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
@@ -118,11 +118,12 @@ def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None)
     asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor, metrics_folder))
 
 
-def _exporters(dashboard: bool, port: int) -> list[MetricsExporter]:
+def _exporters(properties: Properties, dashboard: bool, port: int) -> list[MetricsExporter]:
     """Beside those of the properties."""
-    from recordpublisher.plugins.dashboard.live_dashboard import LiveDashboard
+    from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
+    from recordpublisher.plugins.lag.job_snapshot import idle_interval_ms
 
-    return [LiveDashboard(port)] if dashboard else []
+    return [LiveDashboard(port, idle_interval_ms(properties))] if dashboard else []
 
 
 async def _run(

@@ -11,7 +11,7 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .snapshot import JobSnapshot, SnapshotSource
+from ..lag.job_snapshot import JobSnapshot, SnapshotSource
 
 log = logging.getLogger("recordpublisher.metrics")
 HISTORY_SECONDS = 1_800.0
@@ -57,6 +57,4 @@ class History:
 
 def point_of(snapshot: JobSnapshot) -> HistoryPoint:
     """The totals of a snapshot."""
-    rates = [each.records_per_second for each in snapshot.shards if each.records_per_second is not None]
-    lags = [each.lag_ms for each in snapshot.shards if each.lag_ms is not None]
-    return HistoryPoint(snapshot.time_ms, sum(rates) if rates else None, max(lags, default=None))
+    return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import aiohttp
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.stream_arns import stream_name
 
+from ..lag.job_snapshot import JobSnapshot
 from .server import SNAPSHOT_PATH, UNAVAILABLE, Unavailable
-from .snapshot import JobSnapshot
 
 RESPONSE_SECONDS = 10.0
 
 
 class HttpSnapshots:
-    """Reads the shards of one stream, from the URL that the job has logged. Owns nothing."""
+    """Reads the shards of some streams, from the URL that the job has logged. Owns nothing."""
 
-    def __init__(self, url: str, stream: str) -> None:
+    def __init__(self, url: str, streams: Sequence[str]) -> None:
         self._url = url.rstrip("/").removesuffix(SNAPSHOT_PATH) + SNAPSHOT_PATH
-        self._stream = stream_name(stream)
+        self._streams = [stream_name(stream) for stream in streams]
 
     async def snapshot(self) -> JobSnapshot:
         """The job now. Raises: RecordPublisherError when it does not respond, or does not read the stream."""
@@ -28,10 +30,11 @@ class HttpSnapshots:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise RecordPublisherError(f"no running job serves {self._url}: {reason}") from error
-        shards = [each for each in snapshot.shards if each.stream == self._stream]
-        streams = sorted({each.stream for each in snapshot.shards})
-        if streams and not shards:
-            raise RecordPublisherError(f"the job does not read {self._stream!r}; it reads {', '.join(streams)}")
+        shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
+        served = sorted({shard.stream for shard in snapshot.shards})
+        if served and not shards:
+            asked = ", ".join(map(repr, self._streams))
+            raise RecordPublisherError(f"the job does not read {asked}; it reads {', '.join(served)}")
         return msgspec.structs.replace(snapshot, shards=shards)
 
     async def _read(self) -> bytes:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import os
 from contextlib import suppress
+from importlib.resources import files
 
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 
+from ..lag.job_snapshot import SnapshotSource
 from ..metrics.http_pages import HttpPages, Page
 from .history import History
-from .page import dashboard_page
-from .snapshot import SnapshotSource
 
 HOST = "127.0.0.1"
 SNAPSHOT_PATH, HISTORY_PATH = "/snapshot.json", "/history.json"
@@ -71,3 +73,19 @@ class DashboardServer:
             body = msgspec.json.encode(Unavailable(str(error)))
             return Page(body, status=UNAVAILABLE, content_type="application/json")
         return Page(msgspec.json.encode(snapshot), content_type="application/json")
+
+
+def dashboard_page() -> Page:
+    """One HTML document with style and script inside. A browser runs only this script, and lets it connect only to its own server."""
+    folder = files(__package__) / "web"
+    html, style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    policy = (
+        "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        f"style-src 'unsafe-inline'; script-src '{_hash_of(script)}'"
+    )
+    body = html.replace("{style}", style).replace("{script}", script).encode()
+    return Page(body, content_type="text/html; charset=utf-8", headers={"Content-Security-Policy": policy})
+
+
+def _hash_of(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

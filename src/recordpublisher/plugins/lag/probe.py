@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import ALARM_INTERVAL, GETRECORDS_RETRIES, IDLE_INTERVAL
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
+from .job_snapshot import ShardSnapshot, idle_interval_ms
 from .shard_activity import measure_activity
-from .shard_lag import ShardLag, ShardProbe, is_overdue, lag_of, lost_shard_lag
+from .shard_lag import ShardProbe, is_overdue, lost_shard, probed_shard
 from .stored_positions import NOTHING_STORED, PositionsReader, StoredJob
 
 T = TypeVar("T")
@@ -38,28 +44,45 @@ class Service(PollingPort, ListingPort, Protocol):
 class LagProbe:
     """Probes one stream and compares it with the positions that a job has stored, when a store is given.
 
-    `interval_ms` is the alarm interval, `start` the initial position of shards without state.
+    `alarm_interval_ms`: how old an unread record is that may be an alarm. `idle_interval_ms`: for how long nothing arrives in an idle
+    shard; `waits_for_idle`: watermarks wait for such shards too. `start`: the initial position of shards without state.
     """
 
     service: Service
     stream: str
     store: PositionsReader | None
     start: StartingPosition
-    interval_ms: int
+    alarm_interval_ms: int
+    idle_interval_ms: int
     policy: RetryPolicy
+    waits_for_idle: bool = False
 
-    async def read_lags(self) -> list[ShardLag]:
-        """The lag of every shard that was not read to its end. Raises: KinesisError, StateError."""
+    @classmethod
+    def of(cls, properties: Properties, service: Service, stream: str, store: PositionsReader | None) -> LagProbe:
+        """With the intervals, the start and the retries of a job's properties. Raises: ConfigurationError."""
+        return cls(
+            service,
+            stream,
+            store,
+            start=initial_position(properties),
+            alarm_interval_ms=properties.value(ALARM_INTERVAL),
+            idle_interval_ms=idle_interval_ms(properties),
+            policy=GETRECORDS_RETRIES.policy(properties),
+            waits_for_idle=properties.value(IDLE_INTERVAL) < 0,
+        )
+
+    async def read(self) -> list[ShardSnapshot]:
+        """Every shard that was not read to its end. Raises: KinesisError, StateError."""
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
         return await self._probe_all(listed, await self._load_job(listed))
 
-    async def read_lags_and_alarms(self, grace_seconds: float) -> list[ShardLag]:
+    async def read_with_alarms(self, grace_seconds: float) -> list[ShardSnapshot]:
         """The same, with alarms: for a shard whose oldest unread record is older than the interval and whose position does not move within
         the grace period."""
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
         job = await self._load_job(listed)
         first = await self._probe_all(listed, job)
-        overdue = {lag.shard for lag in first if is_overdue(lag, self.interval_ms)}
+        overdue = {lag.shard for lag in first if is_overdue(lag, self.alarm_interval_ms)}
         if not overdue:
             return first
         await asyncio.sleep(grace_seconds)
@@ -70,8 +93,8 @@ class LagProbe:
         second = await self._probe_all(listed, later)
         return [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
 
-    def _with_alarm(self, lag: ShardLag, job: StoredJob) -> ShardLag:
-        if not is_overdue(lag, self.interval_ms):
+    def _with_alarm(self, lag: ShardSnapshot, job: StoredJob) -> ShardSnapshot:
+        if not is_overdue(lag, self.alarm_interval_ms):
             return lag
         owner = "no subtask has stored a position"
         if lag.worker is not None:
@@ -90,7 +113,7 @@ class LagProbe:
             raise StateError("no state is stored there; is it the job's flink.state.uri?")
         return StoredJob.of(snapshots, listed, self.start)
 
-    async def _probe_all(self, listed: Sequence[Shard], job: StoredJob) -> list[ShardLag]:
+    async def _probe_all(self, listed: Sequence[Shard], job: StoredJob) -> list[ShardSnapshot]:
         now_ms = await self._retried(functools.partial(self.service.server_time_ms, self.stream))
         retention_ms = await self._retention_ms()
         left = [shard for shard in listed if not (shard.key in job.states and job.states[shard.key].ended)]
@@ -99,8 +122,8 @@ class LagProbe:
             some = left[begin : begin + SHARDS_AT_ONCE]
             probes += await asyncio.gather(*(self._probe(shard, job, now_ms) for shard in some))
         return [
-            *(lag_of(probe, now_ms, self.interval_ms, retention_ms) for probe in probes),
-            *(lost_shard_lag(key, state, job.subtasks.get(key)) for key, state in job.lost.items()),
+            *(probed_shard(probe, now_ms, self.idle_interval_ms, retention_ms) for probe in probes),
+            *(lost_shard(key, state, job.subtasks.get(key)) for key, state in job.lost.items()),
         ]
 
     async def _retention_ms(self) -> int | None:
@@ -113,14 +136,14 @@ class LagProbe:
     async def _probe(self, shard: Shard, job: StoredJob, now_ms: int) -> ShardProbe:
         if self.store is None:
             activity = await self._retried(
-                functools.partial(measure_activity, self.service, shard, now_ms, self.interval_ms)
+                functools.partial(measure_activity, self.service, shard, now_ms, self.idle_interval_ms)
             )
             return ShardProbe(shard, activity=activity)
         state = job.states.get(shard.key)
         tip = None if state is None else await self._tip(shard, state.starting_position(False))
         recent = None
         if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
-            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.interval_ms))
+            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.idle_interval_ms))
         return ShardProbe(
             shard,
             state,

@@ -1,17 +1,32 @@
-"""StoredJob: the shard states that a job has stored, and the shard with its lowest watermark. What reads them: a store or a sink."""
+"""The positions that a job has stored, in a state store, a sink or a group of workers; and StoredJob, what they say of each shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.elastic.sink_position_store import SinkPositionStore
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.documents.position_part import Positions
+from recordpublisher.fetcher.leases.documents.shard_states import states_of
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.position_store import read_parts
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
+
+from ..stores.fenced_state_stores import ConditionalStateStore
+
+ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
+ATTEMPTS = 5
+"""Shards may move from worker to worker while their positions are read; then they are read again."""
 
 
 class PositionsReader(Protocol):
@@ -85,3 +100,69 @@ class StoredJob:
 
 
 NOTHING_STORED = StoredJob({}, {}, {})
+
+
+class StoreOrGroupPositions:
+    """Reads the positions of a job that may be running, and writes nothing. With a sink that keeps positions: in the sink."""
+
+    def __init__(self, store: ConditionalStateStore, sink: Sink | None = None) -> None:
+        self._store = store
+        self._sink = sink
+
+    async def load(self) -> Sequence[State]:
+        """The snapshots of all subtasks, or those of a group. Raises: StateError, StoreUnavailableError."""
+        group = await self.load_group()
+        if group is not None:
+            return group
+        return await self._store.load() if self._sink is None else await self._sink.stored_positions() or []
+
+    async def load_group(self) -> Sequence[State] | None:
+        """Those of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
+        group = GroupStore(self._store.conditional_store)
+        kept = None if self._sink is None else self._sink.worker_positions()
+        return await group_snapshots(
+            group, partial(read_parts, group) if kept is None else SinkPositionStore(kept, "", group).read
+        )
+
+    async def close(self) -> None:
+        """Close the store, and the sink."""
+        try:
+            await self._store.close()
+        finally:
+            if self._sink is not None:
+                await self._sink.close()
+
+
+async def group_snapshots(group: GroupStore, read: ReadPositions) -> list[State] | None:
+    """A snapshot for each worker that has shards, with its name as `worker`, and one for the shards that nobody has (None).
+
+    None without a group. Raises: StateError when the position of an owned shard is not where it must be.
+    """
+    for _ in range(ATTEMPTS):
+        table = await group.read_table()
+        if table is None or (table.document.is_closed and not table.document.leases):
+            return None  # none, or subtasks have taken over from it
+        records = {worker: record.document for worker, record in (await group.read_records()).items()}
+        states, missing = states_of(table.document, await _positions(read, table.document, records))
+        if not missing:
+            return _snapshots(table.document, states, records)
+    raise StateError(f"the position of {', '.join(missing)} is not stored by the worker that has the lease")
+
+
+async def _positions(
+    read: ReadPositions, table: LeaseTable, records: Mapping[str, WorkerRecord]
+) -> dict[str, Positions]:
+    """What each owner has stored."""
+    return {worker: await read(records[worker]) for worker in table.owners & records.keys()}
+
+
+def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Mapping[str, WorkerRecord]) -> list[State]:
+    by_owner: dict[str | None, dict[str, ShardState]] = {}
+    for shard, state in states.items():
+        by_owner.setdefault(table.leases[shard].owner, {})[shard] = state
+    pinned_ms = table.start.timestamp_ms
+    taken = {name: record.checkpoint_ms for name, record in records.items()}
+    return [
+        {**snapshot_to_json(shards, pinned_ms, table.version, 0, 1, taken_ms=taken.get(owner or "")), "worker": owner}
+        for owner, shards in by_owner.items()
+    ]

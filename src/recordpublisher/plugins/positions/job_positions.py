@@ -19,8 +19,7 @@ from recordpublisher.publishers.properties.table import LEASE_DURATION, SHARD_AS
 
 from ..host.build_from_properties import build_sink, build_state_store
 from ..host.manager import load_registry
-from ..lag.group_positions import StoreOrGroupPositions
-from ..lag.stored_positions import stores_positions
+from ..lag.stored_positions import StoreOrGroupPositions, stores_positions
 from ..stores.by_location import back_end_of
 from ..stores.fenced_state_stores import ConditionalStateStore, folder_of
 

@@ -37,7 +37,7 @@ const COLUMNS = [
   ["idle", "Idle", (s) => s.isIdle, (s) => yesNo(s.isIdle)],
   ["held", "Held", (s) => s.isHeld, (s) => yesNo(s.isHeld)],
   ["loss", "Lost in", (s) => s.lossMs, (s) => duration(s.lossMs)],
-  ["alarm", "Alarm", (s) => s.alarm, (s) => yesNo(s.alarm)],
+  ["alarm", "Alarm", (s) => !!s.alarm, (s) => yesNo(!!s.alarm)],
 ];
 const isOneStream = () => new Set(snapshot.shards.map((s) => s.stream)).size < 2;
 
@@ -53,7 +53,7 @@ const most = (name) => { const all = knownValues(name); return all.length ? all.
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
 function drawTotals() {
-  const alarms = sum("alarm"), mark = snapshot.globalWatermark;
+  const alarms = snapshot.shards.filter((s) => s.alarm).length, mark = snapshot.globalWatermark;
   const totals = [
     ["Shards", number(snapshot.shards.length)], ["Largest lag", duration(most("lagMs"))],
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],

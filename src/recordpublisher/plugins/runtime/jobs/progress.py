@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 
+from ...lag.rates import Rates
+
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together; `per_second` is the rate since the last sample."""
+    """All subtasks together; `per_second` is the rate of the last seconds."""
 
     records: int
     per_second: float
@@ -33,7 +35,7 @@ class JobProgressMeter:
 
     def __init__(self) -> None:
         self._last: dict[int, SubtaskProgress] = {}
-        self._last_sample: tuple[float, int] | None = None
+        self._rates = Rates()
 
     @property
     def has_reports(self) -> bool:
@@ -45,14 +47,14 @@ class JobProgressMeter:
         self._last[progress.subtask] = progress
 
     def sample(self, now: float) -> JobProgress:
-        """The job's progress now, with the rate since the previous call; `now` in seconds of a monotonic clock."""
+        """The job's progress now, with the rate of the last seconds; `now` in seconds of a monotonic clock."""
         each = list(self._last.values())
         records = sum(one.records for one in each)
-        then, before = self._last_sample or (now, records)
-        self._last_sample = (now, records)
+        self._rates.add(now, {"job": (records, 0)})
+        per_second, _ = self._rates.per_second("job") or (0.0, 0.0)
         return JobProgress(
             records,
-            (records - before) / (now - then) if now > then else 0.0,
+            per_second,
             sum(one.open_shards for one in each),
             sum(one.idle_shards for one in each),
             sum(one.held_shards for one in each),

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from recordpublisher.plugins.dashboard.live_snapshot import LiveSnapshots
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot
+from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.publishers.errors import RecordPublisherError
 
@@ -35,32 +35,38 @@ def clock():
 
 
 async def test_a_shard_has_what_its_metrics_say(clock):
-    given = metrics(watermark=7, idle=True, held=False, millisBehindLatest=40, timeToRetentionLossMs=9, stage="READING")
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(3, given)]), clock).snapshot()
+    given = metrics(
+        watermark=7, silentMs=60_000, held=False, millisBehindLatest=40, timeToRetentionLossMs=9, stage="READING"
+    )
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(3, given)]), clock, 60_000).snapshot()
 
     (shard,) = snapshot.shards
     assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 3, "READING")
     assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
-    assert (shard.is_idle, shard.is_held, shard.alarm) == (True, False, False)
+    assert (shard.is_idle, shard.is_held, shard.alarm) == (True, False, None)
     assert snapshot.time_ms == 100_000
 
 
 @pytest.mark.parametrize(("metric", "parents"), [("p", ["p"]), ("p q", ["p", "q"]), (None, [])])
 async def test_a_shard_has_the_parents_of_its_metric(clock, metric, parents):
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(parents=metric))]), clock).snapshot()
+    snapshot = await LiveSnapshots(
+        FetchersHere([MeasuredFetcher(0, metrics(parents=metric))]), clock, 60_000
+    ).snapshot()
 
     assert snapshot.shards[0].parents == parents
 
 
 async def test_the_lag_before_the_first_read_is_not_known(clock):
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, metrics(millisBehindLatest=-1))]), clock).snapshot()
+    snapshot = await LiveSnapshots(
+        FetchersHere([MeasuredFetcher(0, metrics(millisBehindLatest=-1))]), clock, 60_000
+    ).snapshot()
 
     assert snapshot.shards[0].lag_ms is None
 
 
 async def test_rates_come_from_two_snapshots(clock):
     fetcher = MeasuredFetcher(0, metrics(records=10, bytes=100))
-    snapshots = LiveSnapshots(FetchersHere([fetcher]), clock)
+    snapshots = LiveSnapshots(FetchersHere([fetcher]), clock, 60_000)
     first = await snapshots.snapshot()
     clock.seconds += 2
     fetcher.given = metrics(records=16, bytes=400)
@@ -72,7 +78,7 @@ async def test_rates_come_from_two_snapshots(clock):
 
 async def test_many_readers_cost_one_computation_a_second(clock):
     source = CountingSource([MeasuredFetcher()])
-    snapshots = LiveSnapshots(source, clock)
+    snapshots = LiveSnapshots(source, clock, 60_000)
     assert source.asked == 0, "nothing is computed before somebody asks"
 
     found = await asyncio.gather(*(snapshots.snapshot() for _ in range(5)))
@@ -85,7 +91,7 @@ async def test_many_readers_cost_one_computation_a_second(clock):
 
 async def test_subtasks_are_shown_with_what_they_lack(clock):
     ready, waiting = MeasuredFetcher(0), MeasuredFetcher(1, reasons=["no checkpoint is stored"])
-    snapshot = await LiveSnapshots(FetchersHere([waiting, ready]), clock).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([waiting, ready]), clock, 60_000).snapshot()
 
     assert {each.subtask: each.not_ready for each in snapshot.subtasks} == {0: [], 1: ["no checkpoint is stored"]}
     assert [shard.subtask for shard in snapshot.shards] == [0, 0, 1, 1]
@@ -94,7 +100,7 @@ async def test_subtasks_are_shown_with_what_they_lack(clock):
 async def test_a_worker_of_a_group_has_its_name_and_each_subtask_the_age_of_its_checkpoint(clock):
     given = metrics()
     given["subtask"] = {**given["subtask"], "worker": "0f3a", "checkpointAgeMs": 900}
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
 
     assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.subtasks] == [("0f3a", 900)]
     assert [each.worker for each in snapshot.shards] == ["0f3a"]
@@ -102,10 +108,22 @@ async def test_a_worker_of_a_group_has_its_name_and_each_subtask_the_age_of_its_
 
 async def test_a_job_without_a_subtask_that_responds_cannot_be_read(clock):
     with pytest.raises(RecordPublisherError, match="no subtask of the job responds"):
-        await LiveSnapshots(FetchersHere([]), clock).snapshot()
+        await LiveSnapshots(FetchersHere([]), clock, 60_000).snapshot()
 
 
 async def test_a_snapshot_is_sent_as_json(clock):
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher()]), clock).snapshot()
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher()]), clock, 60_000).snapshot()
 
     assert msgspec.json.decode(msgspec.json.encode(snapshot), type=JobSnapshot) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "stage", "is_idle"), [(59_999, "READING", False), (60_000, "READING", True), (60_000, "ENDED", False)]
+)
+async def test_a_shard_that_is_read_and_was_silent_for_the_interval_is_idle_whatever_watermarks_wait_for(
+    clock, silent_ms, stage, is_idle
+):
+    given = metrics(silentMs=silent_ms, stage=stage, idle=False)
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+
+    assert snapshot.shards[0].is_idle is is_idle

@@ -1,7 +1,7 @@
 """The lines of `lag --watch`."""
 
-from recordpublisher.cli.job_commands.snapshot_lines import table_lines, title_lines, tree_lines
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.cli.job_commands.watch_lines import table_lines, title_lines, tree_lines
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 NOON_MS = 1_700_049_600_000
 
@@ -28,7 +28,7 @@ def test_a_shard_is_a_row():
         is_idle=False,
         is_held=True,
         loss_ms=36_000_000,
-        alarm=True,
+        alarm="it is unread",
     )
     head, row = table_lines(snapshot(full, global_watermark=NOON_MS - 5_000), None)
 
@@ -51,7 +51,12 @@ def test_what_is_not_known_is_a_dash():
 
 
 def test_the_worst_lag_comes_first():
-    shards = [shard("none"), shard("small", lag_ms=5), shard("large", lag_ms=900), shard("alarm", lag_ms=1, alarm=True)]
+    shards = [
+        shard("none"),
+        shard("small", lag_ms=5),
+        shard("large", lag_ms=900),
+        shard("alarm", lag_ms=1, alarm="it is unread"),
+    ]
     _, *rows = table_lines(snapshot(*shards), None)
 
     assert [row.split()[0] for row in rows] == ["alarm", "large", "small", "none"]
@@ -77,7 +82,7 @@ def test_shards_that_just_fit_are_all_shown():
 def test_the_totals_are_one_line():
     shards = [
         shard("a", lag_ms=4_200, records_per_second=40.0, is_idle=False, is_held=True),
-        shard("b", lag_ms=0, records_per_second=2.0, is_idle=True, is_held=False, alarm=True),
+        shard("b", lag_ms=0, records_per_second=2.0, is_idle=True, is_held=False, alarm="it is unread"),
     ]
     first, second, third = title_lines(
         snapshot(*shards, global_watermark=NOON_MS - 3_000, alignment="They wait for b."), NOON_MS + 7_900, None, 200

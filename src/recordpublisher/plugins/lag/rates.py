@@ -1,4 +1,4 @@
-"""Rates: what each shard wrote a second, from its counters at two moments."""
+"""Rates: how much was counted a second, from counters at two moments."""
 
 from __future__ import annotations
 

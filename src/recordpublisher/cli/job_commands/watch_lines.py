@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from datetime import UTC, datetime
 
-from recordpublisher.plugins.dashboard.snapshot import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 
 from ..output import aligned, duration, rate, yes_no
 from ..shard_tree import families
@@ -65,17 +65,15 @@ def _urgency(shard: ShardSnapshot) -> tuple[bool, float, str]:
 
 def _totals(snapshot: JobSnapshot) -> str:
     shards = snapshot.shards
-    lags = [each.lag_ms for each in shards if each.lag_ms is not None]
-    rates = [each.records_per_second for each in shards if each.records_per_second is not None]
     counts = {
-        "idle": sum(bool(each.is_idle) for each in shards),
-        "held": sum(bool(each.is_held) for each in shards),
-        "with an alarm": sum(bool(each.alarm) for each in shards),
+        "idle": sum(bool(shard.is_idle) for shard in shards),
+        "held": sum(bool(shard.is_held) for shard in shards),
+        "with an alarm": sum(bool(shard.alarm) for shard in shards),
     }
     parts = [f"{len(shards):,} {'shard' if len(shards) == 1 else 'shards'}"]
     parts += [f"{count:,} {name}" for name, count in counts.items() if count]
-    parts += [f"{rate(sum(rates))} records/s"] if rates else []
-    parts += [f"at most {duration(max(lags))} behind"] if lags else []
+    parts += [] if snapshot.records_per_second is None else [f"{rate(snapshot.records_per_second)} records/s"]
+    parts += [] if snapshot.lag_ms is None else [f"at most {duration(snapshot.lag_ms)} behind"]
     if snapshot.global_watermark is not None:
         parts.append(f"global watermark {duration(snapshot.time_ms - snapshot.global_watermark)} ago")
     return ", ".join(parts)

@@ -1,0 +1,73 @@
+"""Opens what `lag` and `dashboard` read: where a job stores its positions, and a probe of each of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from recordpublisher.plugins.lag.probe import LagProbe
+from recordpublisher.plugins.lag.stored_positions import (
+    PositionsReader,
+    SinkPositions,
+    StoreOrGroupPositions,
+    stores_positions,
+)
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import SINK, STATE_URI
+
+
+@asynccontextmanager
+async def probes_opened(
+    properties: Properties, streams: Sequence[str], positions: PositionsReader | None
+) -> AsyncIterator[list[LagProbe]]:
+    """A probe of each stream while the block runs. Closes `positions`."""
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    async with AsyncExitStack() as opened:
+        if positions is not None:
+            opened.push_async_callback(positions.close)
+        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
+        yield [LagProbe.of(properties, service, stream, positions) for stream, service in services.items()]
+
+
+def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | None:
+    """Where the job's positions are: in its sink, if that stores them, else in its state store; None without both.
+
+    The store of a group says which worker has a shard, and the sink how far.
+
+    Raises: ConfigurationError.
+    """
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
+    from recordpublisher.plugins.host.manager import load_registry
+    from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
+
+    registry = load_registry()
+    properties.check()
+    sink = properties.value(SINK) if use_sink else None
+    if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
+        keeping = build_sink(registry, properties)
+        store = None if _is_missing_folder(properties) else build_state_store(registry, properties)
+        if isinstance(store, ConditionalStateStore):
+            return StoreOrGroupPositions(store, keeping)
+        return SinkPositions(keeping)
+    check_folder(properties)
+    store = build_state_store(registry, properties)
+    return StoreOrGroupPositions(store) if isinstance(store, ConditionalStateStore) else store
+
+
+def check_folder(properties: Properties) -> None:
+    """Refuse a folder that does not exist."""
+    if _is_missing_folder(properties):
+        uri = properties.value(STATE_URI)
+        raise ConfigurationError(
+            STATE_URI.key, uri, "an existing folder with a job's state", reason="it does not exist"
+        )
+
+
+def _is_missing_folder(properties: Properties) -> bool:
+    """Opening a store in a folder creates it, also for a mistyped path."""
+    uri = properties.value(STATE_URI) or ""
+    path = uri.removeprefix("file://")
+    return bool(uri) and "://" not in path and not Path(path).is_dir()

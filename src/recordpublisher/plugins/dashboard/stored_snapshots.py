@@ -1,0 +1,99 @@
+"""Snapshots of any job, from its stored positions and the tips of its shards. What these do not tell is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from recordpublisher.publishers.clock import Clock
+
+from ..lag.job_snapshot import JobSnapshot, ShardSnapshot, SnapshotSource, SubtaskSnapshot
+from ..lag.probe import LagProbe
+
+
+class StoredSnapshots:
+    """Probes each shard of one stream for every snapshot. Owns nothing."""
+
+    def __init__(self, probe: LagProbe, clock: Clock) -> None:
+        self._probe = probe
+        self._clock = clock
+
+    async def snapshot(self) -> JobSnapshot:
+        """The job now. Raises: KinesisError, StateError."""
+        return job_snapshot(await self._probe.read(), self._clock.now_ms(), self._probe.waits_for_idle)
+
+
+class JoinedSnapshots:
+    """The streams of one job in one snapshot. Owns the last one. Nothing is read while nobody asks."""
+
+    def __init__(self, sources: Sequence[SnapshotSource], clock: Clock, interval_seconds: float) -> None:
+        """`sources`: one for each stream. `interval_seconds`: from one reading of them to the next, for all readers together."""
+        self._sources = sources
+        self._clock = clock
+        self._interval_seconds = interval_seconds
+        self._reading = asyncio.Lock()
+        self._last: tuple[float, JobSnapshot] | None = None
+
+    async def snapshot(self) -> JobSnapshot:
+        """The job now, or within the interval the last one. Raises: RecordPublisherError when a stream cannot be read."""
+        async with self._reading:
+            if self._last is None or self._clock.monotonic() - self._last[0] >= self._interval_seconds:
+                read = _joined([await source.snapshot() for source in self._sources])
+                self._last = self._clock.monotonic(), read
+            return self._last[1]
+
+
+def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool = False) -> JobSnapshot:
+    """A job whose shards were read. `waits_for_idle`: its watermarks wait for idle shards too."""
+    counted = [shard for shard in shards if shard.watermark is not None and (waits_for_idle or not shard.is_idle)]
+    lowest = min(counted, key=_watermark, default=None)
+    return JobSnapshot(
+        time_ms=time_ms,
+        shards=shards,
+        subtasks=_newest(
+            SubtaskSnapshot(shard.subtask, checkpoint_age_ms=shard.checkpoint_age_ms, worker=shard.worker)
+            for shard in shards
+            if shard.subtask is not None or shard.worker is not None
+        ),
+        global_watermark=None if lowest is None else lowest.watermark,
+        alignment=None if lowest is None else _lowest_sentence(lowest, counted),
+    )
+
+
+def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
+    """The lowest watermark is the global one, and its stream has the sentence. The time is that of the oldest values."""
+    marked = [snapshot for snapshot in snapshots if snapshot.global_watermark is not None]
+    lowest = min(marked, key=lambda snapshot: snapshot.global_watermark or 0, default=None)
+    return JobSnapshot(
+        time_ms=min(snapshot.time_ms for snapshot in snapshots),
+        shards=[shard for snapshot in snapshots for shard in snapshot.shards],
+        subtasks=_newest(subtask for snapshot in snapshots for subtask in snapshot.subtasks or ()),
+        global_watermark=None if lowest is None else lowest.global_watermark,
+        alignment=None if lowest is None else lowest.alignment,
+    )
+
+
+def _newest(readers: Iterable[SubtaskSnapshot]) -> list[SubtaskSnapshot] | None:
+    """Each subtask or worker once, with its newest checkpoint; whether it still runs is not known. None: nobody is known."""
+    newest: dict[tuple[str, int], SubtaskSnapshot] = {}
+    for reader in readers:
+        key = (reader.worker or "", reader.subtask or 0)
+        if key not in newest or _age(reader) < _age(newest[key]):
+            newest[key] = reader
+    return [newest[key] for key in sorted(newest)] or None
+
+
+def _age(subtask: SubtaskSnapshot) -> float:
+    return float("inf") if subtask.checkpoint_age_ms is None else subtask.checkpoint_age_ms
+
+
+def _watermark(shard: ShardSnapshot) -> int:
+    return shard.watermark or 0
+
+
+def _lowest_sentence(lowest: ShardSnapshot, shards: Sequence[ShardSnapshot]) -> str:
+    ahead_ms = max(map(_watermark, shards)) - _watermark(lowest)
+    return (
+        f"The lowest watermark is that of {lowest.shard}, {ahead_ms / 1000:,.1f} s below the highest; "
+        "which shards are held is not known from stored positions."
+    )

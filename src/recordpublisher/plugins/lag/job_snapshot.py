@@ -1,0 +1,95 @@
+"""JobSnapshot: a job at one moment, as `lag`, the dashboard and their JSON show it. What is not known is None."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.table import ALARM_INTERVAL, IDLE_INTERVAL
+
+
+class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One shard; times in ms.
+
+    - `subtask` reads it; with ELASTIC assignment `worker`, where its name is known. `checkpoint_age_ms`: since its last checkpoint.
+    - `stage`: WAITING for its parents, READING, DRAINING, ENDED. `parents`: the ids of the shards that were split or merged into it.
+    - `lag_ms`: how far its reader is behind the newest record; from stored positions, the age of the oldest record that no checkpoint
+      covers. `unread`: whether there is one. `position`: the stored one.
+    - `loss_ms`: until a record that was not written may be past retention.
+    - `watermark`: of the last record written, epoch ms. `is_held`, `is_excluded`: by alignment.
+    - `is_idle`: nothing arrived for the interval of `idle_interval_ms`; `idle_ms`: since the last record.
+    - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
+      sequence number of the newest record, and its age.
+    - `alarm`: why the shard needs attention; None also where that was not looked at.
+    """
+
+    stream: str
+    shard: str
+    subtask: int | None = None
+    worker: str | None = None
+    stage: str | None = None
+    position: str | None = None
+    unread: bool | None = None
+    lag_ms: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    watermark: int | None = None
+    is_idle: bool | None = None
+    idle_ms: int | None = None
+    is_held: bool | None = None
+    is_excluded: bool | None = None
+    loss_ms: int | None = None
+    alarm: str | None = None
+    parents: list[str] | None = None
+    tip: str | None = None
+    tip_age_ms: int | None = None
+    checkpoint_age_ms: int | None = None
+
+
+class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
+    long ago (ms) its last checkpoint was."""
+
+    subtask: int | None = None
+    responds: bool | None = None
+    not_ready: list[str] | None = None
+    checkpoint_age_ms: int | None = None
+    worker: str | None = None
+
+
+class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A job at `time_ms` (epoch ms). `alignment`: what alignment waits for and why, in one sentence."""
+
+    time_ms: int
+    shards: list[ShardSnapshot]
+    subtasks: list[SubtaskSnapshot] | None = None
+    global_watermark: int | None = None
+    alignment: str | None = None
+
+    @property
+    def records_per_second(self) -> float | None:
+        """Of all shards whose rate is known."""
+        rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
+        return sum(rates) if rates else None
+
+    @property
+    def lag_ms(self) -> int | None:
+        """The largest one that is known."""
+        return max((shard.lag_ms for shard in self.shards if shard.lag_ms is not None), default=None)
+
+
+class SnapshotSource(Protocol):
+    """Where snapshots come from."""
+
+    async def snapshot(self) -> JobSnapshot:
+        """The job now. Raises: RecordPublisherError when it cannot be read."""
+        ...
+
+
+def idle_interval_ms(properties: Properties) -> int:
+    """For how long nothing arrives in a shard that is shown as idle: the idle interval of watermarks; where they wait for every shard, the
+    alarm interval, or its default where alarms are off."""
+    chosen = (properties.value(IDLE_INTERVAL), properties.value(ALARM_INTERVAL))
+    return next((interval for interval in chosen if interval > 0), ALARM_INTERVAL.default)
