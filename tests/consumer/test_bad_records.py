@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.bad_records import OnPoison, PoisonPolicy
-from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.consumer.deserialization import CallableDeserializer
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch
@@ -54,3 +55,54 @@ def test_bytes_stay_bytes_when_only_times_fail():
 
     assert done.values is None
     assert done.value_column == [b"1"]
+
+
+def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(caplog):
+    PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+
+    lines = [line for line in caplog.records if line.levelname == "WARNING"]
+    assert [line.getMessage() for line in lines] == [
+        "skipped record 2 of orders/shardId-0: ValueError: invalid literal for int() with base 10: b'x'"
+    ]
+    assert lines[0].exc_info[0] is ValueError
+    assert lines[0].fields == {"stream": "orders", "shard": "shardId-0"}
+
+
+def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_go_on(caplog):
+    with pytest.raises(
+        DeserializationError, match=r"tail orders --shard shardId-0 --from 2 -n 1.; flink.deserializer.error"
+    ):
+        PoisonPolicy(OnPoison.FAIL, ShardMetrics()).apply(batch(b"1", b"x"), numbers)
+
+    line = next(line for line in caplog.records if line.levelname == "ERROR")
+    assert (line.exc_info[0], line.fields["shard"]) == (ValueError, "shardId-0")
+
+
+class UnprintableError(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("raised", [UnprintableError(), StopIteration(1)])
+def test_whatever_user_code_raises_only_its_record_is_skipped(raised):
+    def fail(record):
+        if record.data == b"x":
+            raise raised
+        return record.data
+
+    deserializer = CallableDeserializer(fail)
+    metrics = ShardMetrics()
+    done = PoisonPolicy(OnPoison.SKIP, metrics).apply(
+        batch(b"1", b"x", b"y"), lambda part: part.with_columns(values=deserializer.values(part))
+    )
+    assert (done.data, metrics.skipped_records) == ([b"1", b"y"], 1)
+
+
+def test_a_deserializer_that_nobody_would_await_is_refused():
+    async def later(record):
+        return 1
+
+    with pytest.raises(ConfigurationError, match="nobody would await it"):
+        CallableDeserializer(later)
+    with pytest.raises(TypeError, match="returned a coroutine"):
+        CallableDeserializer(lambda record: later(record)).values(batch(b"1"))  # noqa: PLW0108 - a plain function

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog, how_to_go_on
+from recordpublisher.publishers.user_code import describe_error, for_log
 
+log = logging.getLogger("recordpublisher.consumer")
 Decorate = Callable[[RecordBatch], RecordBatch]
 
 
@@ -28,9 +33,11 @@ class PoisonPolicy:
     The action has no effect on position and watermark: the batch keeps its read position, and a record without a time moves no watermark.
     """
 
-    def __init__(self, action: OnPoison, metrics: ShardMetrics) -> None:
+    def __init__(self, action: OnPoison, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None) -> None:
+        """`skipped_log`: shared by the shards of a job."""
         self._action = action
         self._metrics = metrics
+        self._skipped_log = skipped_log or SkippedRecordsLog(log)
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch, without the records for which that fails. Raises: DeserializationError if the action is FAIL."""
@@ -46,13 +53,25 @@ class PoisonPolicy:
             try:
                 parts.append(decorate(batch.slice(index, index + 1)))
             except Exception as error:
-                reported = _deserialization_error(batch, record, error)
+                reason = describe_error(error)
+                name = f"record {record.sequence_number} of {batch.shard.key}"
                 if self._action is OnPoison.FAIL:
-                    raise reported from error
-                poisoned.append(PoisonedRecord(len(parts), record, str(reported)))
-        if self._action is OnPoison.SKIP:
-            self._metrics.skipped_records += len(poisoned)
-            poisoned.clear()
+                    log.exception(
+                        "%s cannot be deserialised: %s",
+                        name,
+                        reason,
+                        exc_info=for_log(error),
+                        extra=about(batch.shard.key),
+                    )
+                    remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
+                    raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
+                if self._action is OnPoison.SKIP:
+                    self._metrics.skipped_records += 1
+                    self._skipped_log.skipped(name, reason, error, batch.shard.key)
+                else:
+                    poisoned.append(
+                        PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))
+                    )
         return _joined(batch, parts, tuple(poisoned))
 
 
@@ -73,8 +92,5 @@ def _column(columns: Any) -> list[Any]:
     return [each for column in columns for each in column]
 
 
-def _deserialization_error(batch: RecordBatch, record: UserRecord, error: Exception) -> DeserializationError:
-    if isinstance(error, DeserializationError):
-        return error
-    reason = f"{type(error).__name__}: {error}"
+def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) -> DeserializationError:
     return DeserializationError(batch.stream, batch.shard_id, record.sequence_number, reason)

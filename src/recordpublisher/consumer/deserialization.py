@@ -9,6 +9,7 @@ import msgspec
 
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.user_code import check_user_function, refuse_never_run
 
 
 class Deserializer(Protocol):
@@ -29,7 +30,12 @@ class PreparedDeserializer(Protocol):
 
 
 class Decompressor(Protocol):
-    """Decompresses the payloads of a batch."""
+    """Decompresses the payloads of a batch.
+
+    `replaces_data`: the payload that users see is the decompressed one; otherwise only the deserialiser gets it.
+    """
+
+    replaces_data: bool
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
         """One decompressed payload for each. Any exception makes the record a poisoned record."""
@@ -70,11 +76,15 @@ class JsonDeserializer:
 
 
 class CallableDeserializer:
-    """A user's function from a record to a value."""
+    """A user's function from a record to a value; a plain one, since it is called on the event loop."""
 
     def __init__(self, function: Callable[[Record], Any]) -> None:
+        """Raises: ConfigurationError for an async function and a generator."""
+        check_user_function("deserializer", function, "a plain function of a Record", is_plain=True)
         self._function = function
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The function's result for each record."""
-        return list(map(self._function, batch))
+        """The function's result for each record. Raises: TypeError for a coroutine or a generator."""
+        values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
+        refuse_never_run(values)
+        return values

@@ -12,6 +12,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import TIMESTAMP_FIELD
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.user_code import check_user_function
 
 EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
@@ -44,6 +45,8 @@ class FunctionTimestamps:
     """A user's function from a record to epoch ms."""
 
     def __init__(self, assigner: Callable[[Record], int]) -> None:
+        """Raises: ConfigurationError for an async function and a generator."""
+        check_user_function("timestamp_assigner", assigner, "a plain function of a Record", is_plain=True)
         self._assigner = assigner
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:

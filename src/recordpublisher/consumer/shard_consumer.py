@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
@@ -10,11 +11,15 @@ from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
 from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import TimestampAssigner, check_times
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
+
+PART_BYTES = 4 * 2**20
+"""Of decompressed payloads that are made at a time: some 20 ms of the event loop."""
 
 
 class BatchDecorator:
@@ -34,12 +39,13 @@ class BatchDecorator:
         on_poison: OnPoison,
         future_limit_ms: int,
         decompressor: Decompressor | None = None,
+        skipped_log: SkippedRecordsLog | None = None,
     ) -> None:
         self._deserializer = deserializer
         self._prepared = deserializer if isinstance(deserializer, PreparedDeserializer) else None
         self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
-        self._poison_policy = PoisonPolicy(on_poison, metrics)
+        self._poison_policy = PoisonPolicy(on_poison, metrics, skipped_log)
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy
@@ -49,20 +55,64 @@ class BatchDecorator:
         if self._prepared is not None:
             await self._prepared.prepare(batch)
 
-    def decorate(self, batch: RecordBatch) -> RecordBatch:
+    def parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """The batch, decorated; in parts where its payloads are compressed, so that a small response cannot fill the memory (P6).
+
+        A part is decompressed when it is asked for. It has a record more than `PART_BYTES` at most.
+
+        Raises: DeserializationError for a poisoned record, unless those are skipped or dead letters.
+        """
+        if self._decompressor is None or len(batch) < 2:
+            whole = [self.decorate(batch)]
+            del batch
+            yield whole.pop()  # nothing is kept of what was emitted (P6)
+            return
+        start = 0
+        while start < len(batch):
+            part, start = self._next_part(batch, start, self._decompressor)
+            yield part
+            del part
+
+    def _next_part(self, batch: RecordBatch, start: int, decompressor: Decompressor) -> tuple[RecordBatch, int]:
+        payloads: list[bytes] = []
+        size = 0
+        for payload in batch.data[start:]:
+            if size >= PART_BYTES:
+                break
+            try:
+                payloads += decompressor.decompress([payload])
+            except Exception:  # a poisoned record: alone, so that the policy finds it
+                break
+            size += len(payloads[-1])
+        stop = start + max(len(payloads), 1)
+        part = batch.slice(start, stop)
+        if stop < len(batch):
+            part = replace(part, millis_behind_latest=None)  # more was read
+        return self.decorate(part, payloads or None), stop
+
+    def decorate(self, batch: RecordBatch, payloads: Sequence[bytes] | None = None) -> RecordBatch:
         """The batch with values, event times and watermarks. A batch without records is returned unchanged.
+
+        `payloads`: its payloads decompressed, if that was done.
 
         Raises: DeserializationError for a poisoned record, unless those are skipped or dead letters.
         """
         if not len(batch):
             return batch
-        batch = self._poison_policy.apply(batch, self._with_values_and_times)
+        whole = batch
+
+        def decorated(part: RecordBatch) -> RecordBatch:
+            return self._with_values_and_times(part, payloads if part is whole else None)
+
+        batch = self._poison_policy.apply(batch, decorated)
         return self._with_watermarks(batch) if len(batch) else batch
 
-    def _with_values_and_times(self, batch: RecordBatch) -> RecordBatch:
+    def _with_values_and_times(self, batch: RecordBatch, payloads: Sequence[bytes] | None) -> RecordBatch:
+        expanded = batch
         if self._decompressor is not None:
-            batch = batch.with_data(self._decompressor.decompress(batch.data))
-        values = self._deserializer.values(batch)
+            expanded = batch.with_data(payloads or self._decompressor.decompress(batch.data))
+            batch = expanded if self._decompressor.replaces_data else replace(batch, raw_bytes=expanded.raw_bytes)
+        values = self._deserializer.values(expanded)
         if values is not None:
             batch = batch.with_columns(values=values)
         event_times = self._timestamp_assigner.timestamps(batch)
@@ -114,9 +164,12 @@ class ShardConsumer:
         self._children = batch.child_shards or self._children
         position = batch.read_position
         await self._decorator.prepare(batch)
-        putting = self._output.put(self._decorator.decorate(batch))
+        parts = self._decorator.parts(batch)
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
-        self._publisher.set_read_budget(await putting)
+        while (part := next(parts, None)) is not None:
+            putting = self._output.put(part)
+            del part
+            self._publisher.set_read_budget(await putting)
         return position
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import OUT_OF_ORDERNESS
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.user_code import check_user_function
 
 
 class WatermarkStrategy(ABC):
@@ -76,6 +77,7 @@ class AssignedWatermarks(Monotonous):
 
     def __init__(self, properties: Properties, assigner: Callable[[Record], int]) -> None:
         super().__init__(properties)
+        check_user_function("watermark_assigner", assigner, "a plain function of a Record", is_plain=True)
         self._assigner = assigner
 
     def times(self, batch: RecordBatch) -> Sequence[int]:

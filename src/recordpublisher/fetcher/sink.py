@@ -10,6 +10,7 @@ from typing import Any
 from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.skipped_records import how_to_go_on
 
 from .metric_types import SinkMetric
 from .worker_positions import WorkerPositions
@@ -20,8 +21,9 @@ State = Mapping[str, Any]
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """The default for a record that a sink rejects (S7). Raises: SinkError that names the record."""
-    where = f"{record.stream}/{record.shard_id}"
-    raise SinkError(f"record {', '.join(record.sequence_numbers)} of {where} cannot be written: {reason}")
+    where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
+    remedy = how_to_go_on(record.stream, record.shard_id, numbers[0])
+    raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
 def _always() -> bool:
@@ -143,7 +145,8 @@ class Sink(ABC):
         """Return when everything written is durable; raise when it is not (S6). Default: nothing.
 
         May return the state to store in place of `checkpoint.state`: one that covers only what is durable, if `may_be_partial`. For each
-        shard it has the entry of this or of an earlier checkpoint, or none if nothing is durable since the shard is read here.
+        shard it has the entry of this or of an earlier checkpoint, or one in between, or none if nothing is durable since the shard is
+        read here.
         Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
         """
         return None

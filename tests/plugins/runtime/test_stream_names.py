@@ -97,7 +97,7 @@ def test_a_function_that_raises_leaves_the_last_good_list(caplog):
 
     found, _ = looks(streams, given.clear)
     assert found == [("a",)]
-    assert "the job goes on with a: list index out of range" in caplog.text
+    assert "the job goes on with a: IndexError: list index out of range" in caplog.text
 
 
 def test_streams_that_the_publisher_refuses_leave_the_last_good_list(caplog):

@@ -39,6 +39,43 @@ async def test_an_error_of_the_function_is_raised():
         await CallbackSink(function=fail).write(batch(b"a"))
 
 
+async def test_an_error_is_logged_with_shard_record_and_traceback(caplog):
+    def fail(one):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await CallbackSink(function=fail).write(batch(b"a"))
+    line = next(line for line in caplog.records if line.levelname == "ERROR")
+    assert "begins at orders/shardId-0, record 1" in line.getMessage()
+    assert (line.exc_info[0], line.fields["shard"]) == (ZeroDivisionError, "shardId-0")
+
+
+async def test_what_a_plain_function_returns_is_awaited():
+    seen = []
+
+    async def take(one):
+        seen.append(list(one.data))
+
+    await CallbackSink(function=lambda one: take(one)).write(batch(b"a"))  # noqa: PLW0108 - a plain function
+    assert seen == [[b"a"]]
+
+
+async def test_a_plain_function_that_raises_stop_iteration_ends_the_write():
+    def stop(one):
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        await CallbackSink(function=stop).write(batch(b"a"))
+
+
+def test_a_generator_is_refused():
+    def take(one):
+        yield one
+
+    with pytest.raises(rp.ConfigurationError, match="it is a generator"):
+        CallbackSink(function=take)
+
+
 async def test_the_function_is_found_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "user_functions.py").write_text("seen = []\ndef take(batch):\n    seen.append(len(batch))\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -8,9 +8,9 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
-from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, Sink, SinkContext, fail_on_rejected_record
@@ -31,6 +31,7 @@ class BadRecordHandler:
         self._table = table
         self._skips = skips
         self._sink = dead_letter_sink
+        self._skipped_log = SkippedRecordsLog(log)
         self._entry: WorkerPositions | None = None
 
     async def open(self, job: SinkContext) -> SinkContext:
@@ -60,7 +61,7 @@ class BadRecordHandler:
             await self.flush()
         elif self._skips:
             key = record.shard.key
-            log.warning("skipped record %s of %s: %s", record.sequence_numbers[0], key, reason, extra=about(key))
+            self._skipped_log.skipped(f"record {record.sequence_numbers[0]} of {key}", reason, shard=key)
             if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
                 self._table[key].metrics.skipped_records += 1
         else:

@@ -18,6 +18,8 @@ MAX_GZIP_MEMBERS = 100
 class BoundedDecompressor:
     """Decompresses payloads with a function that gets a payload and the largest allowed size."""
 
+    replaces_data = True
+
     def __init__(self, name: str, decompress: Callable[[bytes, int], bytes], max_bytes: int) -> None:
         self._name = name
         self._decompress = decompress

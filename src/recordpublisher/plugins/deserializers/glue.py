@@ -38,7 +38,8 @@ class GlueDeserializer:
             reason = "the header of each record says whether it is compressed"
             raise ConfigurationError(COMPRESSION.key, compression, "NONE with flink.deserializer=glue", reason=reason)
         self._reader_schema = schema_of(properties)
-        self._max_bytes = properties.value(MAX_DECOMPRESSED_BYTES)
+        self.decompressor = GlueDecompressor(properties.value(MAX_DECOMPRESSED_BYTES))
+        """For the job, which decompresses what fits into its memory."""
         self._schemas = GlueSchemas(glue_clients(properties), self._decoder_for)
 
     async def prepare(self, batch: RecordBatch) -> None:
@@ -54,20 +55,8 @@ class GlueDeserializer:
             raise ValueError(
                 f"it does not begin with the header of the Glue Schema Registry: {data[:HEADER_BYTES].hex()}"
             )
-        payload = data[HEADER_BYTES:]
-        return self._schemas.decoder(data[_VERSION])(self._inflated(payload) if data[1] == ZLIB else payload)
-
-    def _inflated(self, payload: bytes) -> bytes:
-        inflater = zlib.decompressobj()
-        try:
-            found = inflater.decompress(payload, self._max_bytes + 1)
-        except zlib.error as error:
-            raise ValueError(f"it is not compressed as its header says: {error}") from error
-        if len(found) > self._max_bytes:
-            raise ValueError(f"it has more than {self._max_bytes} bytes decompressed ({MAX_DECOMPRESSED_BYTES.key})")
-        if not inflater.eof:
-            raise ValueError("its compressed data ends too early")
-        return found
+        decode = self._schemas.decoder(data[_VERSION])
+        return decode(self.decompressor.decompress([data])[0][HEADER_BYTES:])
 
     async def _decoder_for(self, data_format: str, definition: str) -> Decode:
         if data_format == "AVRO":
@@ -77,6 +66,31 @@ class GlueDeserializer:
         if data_format == "PROTOBUF":
             return await asyncio.to_thread(message_decoder, definition)
         raise ValueError(f"its format is {data_format}, not AVRO, JSON or PROTOBUF")
+
+
+class GlueDecompressor:
+    """Inflates the payloads whose header says that they are compressed."""
+
+    replaces_data = False
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+
+    def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
+        """Each payload with a header that says it is not compressed. Raises: ValueError for one that is cut off, or too large."""
+        return [self._plain(data) if _has_header(data) and data[1] == ZLIB else data for data in payloads]
+
+    def _plain(self, data: bytes) -> bytes:
+        inflater = zlib.decompressobj()
+        try:
+            plain = inflater.decompress(data[HEADER_BYTES:], self._max_bytes + 1)
+        except zlib.error as error:
+            raise ValueError(f"it is not compressed as its header says: {error}") from error
+        if len(plain) > self._max_bytes:
+            raise ValueError(f"it has more than {self._max_bytes} bytes decompressed ({MAX_DECOMPRESSED_BYTES.key})")
+        if not inflater.eof:
+            raise ValueError("its compressed data ends too early")
+        return bytes((HEADER_VERSION, UNCOMPRESSED)) + data[_VERSION] + plain
 
 
 def _has_header(data: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.consumer.bad_records import OnPoison, log
 from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.event_time import timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
 from ..deserializers.decompression import decompressor_for
 from ..host.build_from_properties import build_deserializer, watermark_strategy_factory
@@ -35,7 +36,8 @@ def batch_decorator_factory(
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
-    decompressor = decompressor_for(properties)
+    decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
+    skipped_log = SkippedRecordsLog(log)
 
     def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
         return BatchDecorator(
@@ -46,6 +48,7 @@ def batch_decorator_factory(
             on_poison=on_poison,
             future_limit_ms=limit,
             decompressor=decompressor,
+            skipped_log=skipped_log,
         )
 
     return decorator_for

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,6 +14,7 @@ from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
 from recordpublisher.publishers.stream_arns import stream_name
+from recordpublisher.publishers.user_code import UserFunction, describe_error
 
 from ..host.function_property import imported_function
 
@@ -27,6 +26,7 @@ StreamsArgument: TypeAlias = GivenStreams | StreamsFunction
 """What a job is given: names, ARNs or NAME=ARN; or a function, plain or async, that returns them and is called again and again."""
 
 _VALID = "one or more stream names or ARNs"
+_VALID_FUNCTION = "a function that returns names or ARNs"
 _LINE = re.compile(r"[\w.:/=+@-]+")
 
 
@@ -73,14 +73,14 @@ class StreamNames:
         """The streams now. What cannot be used is warned of once, and the last good list stays."""
         assert self._function is not None
         try:
-            found = await asyncio.to_thread(self._function)  # it may read a file or call a service
-            if inspect.isawaitable(found):
-                found = await found
+            found = await UserFunction(
+                "streams", self._function, _VALID_FUNCTION
+            )()  # it may read a file or call a service
             names = stream_names(cast("GivenStreams", found))
             self._check_same(names)
             check(list(names.values()))
         except Exception as error:
-            self._on_failure(str(error) or repr(error))
+            self._on_failure(str(error) if isinstance(error, ConfigurationError) else describe_error(error))
             return self._last
         if self._failure is not None:
             log.info("the list of streams can be used again: %s", ", ".join(names))
@@ -151,14 +151,13 @@ def streams_of(properties: Properties) -> list[str]:
 
 
 def _called(function: StreamsFunction) -> object:
-    async def awaited(result: Awaitable[object]) -> object:
-        return await result
+    async def call() -> object:
+        return await UserFunction("streams", function, _VALID_FUNCTION)()
 
     try:
-        result = function()
-        return run_sync(awaited(result)) if inspect.isawaitable(result) else result
+        return run_sync(call())
     except ConfigurationError:
         raise
     except Exception as error:
         name = getattr(function, "__qualname__", repr(function))
-        raise ConfigurationError("streams", name, "a function that returns names or ARNs", reason=str(error)) from error
+        raise ConfigurationError("streams", name, _VALID_FUNCTION, reason=describe_error(error)) from error

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
+import logging
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.table import CALLBACK
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import UserFunction, for_log
 
 from ..host.function_property import import_check, imported_function
 
+log = logging.getLogger("recordpublisher.plugins.sinks.callback")
 _VALID = "module:function, of a function that takes a RecordBatch"
 
 
 class CallbackSink(Sink):
-    """Calls a function with each batch. A plain function runs in a thread and may block; a coroutine function is awaited.
+    """Calls a function with each batch. A plain function runs in a thread and may block; what is awaitable is awaited.
 
     A batch is done when the function returns; an exception ends the job. Calls never overlap.
     """
@@ -29,16 +31,25 @@ class CallbackSink(Sink):
         *,
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
-        """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails."""
+        """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails,
+        and for a generator."""
         self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
+        self._call = UserFunction("function", self._function, _VALID)
 
     def checks(self) -> Checks:
         """The function was imported."""
         return {"function": import_check(self._function)}
 
     async def write(self, batch: RecordBatch) -> None:
-        """Call the function and wait until it returns."""
-        if inspect.iscoroutinefunction(self._function):
-            await self._function(batch)
-        else:
-            await asyncio.to_thread(self._function, batch)
+        """Call the function and wait until it is done."""
+        try:
+            await self._call(batch)
+        except Exception as error:
+            first = f"{batch.stream}/{batch.shard_id}, record {batch.sequence_numbers[0]}"
+            log.exception(
+                "the function failed at a batch that begins at %s",
+                first,
+                exc_info=for_log(error),
+                extra=about(batch.shard.key),
+            )
+            raise

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import VirtualClock
@@ -68,6 +69,18 @@ class History:
         for group in {self.group[number] for number in numbers} - {None}:
             self.running[group] = 0
 
+    def numbers(self, shard: str) -> list[str]:
+        """The sequence numbers of a shard, in order."""
+        return [record.sequence_number for batch in self.records[shard] for record in batch.records]
+
+    def next_batch(self, shard: str, count: int) -> RecordBatch:
+        """What is read next when `count` records of a shard are: the rest of a batch, or a whole one."""
+        for batch in self.records[shard]:
+            if count < len(batch):
+                return batch.slice(count, len(batch))
+            count -= len(batch)
+        raise IndexError(shard)
+
     def is_too_old(self, number: str) -> bool:
         """Whether the record is older than `max_age` now."""
         max_age = self.options["max_age"]
@@ -115,7 +128,10 @@ def history_of(chance: random.Random, options: dict) -> History:
                         last.setdefault(group, []).append(number)
                 history.before[number] = before
             shard = Shard(STREAM, shard_id, PARENTS[shard_id])
-            records[shard_id].append(RecordBatch(shard, taken, raw_count=len(taken), raw_bytes=len(taken)))
+            end = SequenceNumber(taken[-1].sequence_number)
+            records[shard_id].append(
+                RecordBatch(shard, taken, read_position=end, raw_count=len(taken), raw_bytes=len(taken))
+            )
     return history
 
 

@@ -109,8 +109,9 @@ class Life:
                 self.move_shards()
             if shards := self.next_shards():
                 shard = self.chance.choice(shards)
-                await self.sink.write(self.history.records[shard][self.positions[shard]])
-                self.positions[shard] += 1
+                batch = self.history.next_batch(shard, self.positions[shard])
+                await self.sink.write(batch)
+                self.positions[shard] += len(batch)
                 self.start_children()
             if self.chance.random() < 0.4 or requested.is_set():
                 requested.clear()
@@ -130,7 +131,7 @@ class Life:
     def next_shards(self) -> list[str]:
         """Shards with something to write."""
         self.start_children()
-        return [s for s in PARENTS if s in self.started and self.positions[s] < len(self.history.records[s])]
+        return [s for s in PARENTS if s in self.started and self.positions[s] < len(self.history.numbers(s))]
 
     def start_children(self) -> None:
         """A shard starts when its parents are written to their ends; in a group, when these are stored."""
@@ -138,7 +139,7 @@ class Life:
         for shard, parents in PARENTS.items():
             known = self.started | self.away
             if shard not in known and all(
-                p in known and positions.get(p, 0) >= len(self.history.records[p]) for p in parents
+                p in known and positions.get(p, 0) >= len(self.history.numbers(p)) for p in parents
             ):
                 self.started.add(shard)
 
@@ -171,8 +172,8 @@ class Life:
         """Take a checkpoint; check that all before its positions is handled."""
         shards = {
             f"{STREAM}/{shard}": {
-                "position": self.positions[shard],
-                "ended": self.positions[shard] >= len(self.history.records[shard]) or None,
+                "position": ["0", *self.history.numbers(shard)][self.positions[shard]],
+                "ended": self.positions[shard] >= len(self.history.numbers(shard)) or None,
                 "parents": list(PARENTS[shard]),
             }
             for shard in self.started
@@ -183,18 +184,17 @@ class Life:
             assert state["shards"] == shards
         if not self.is_group:  # in a group the positions of other shards are those of others
             self.stored.clear()
-        self.stored.update({key.partition("/")[2]: entry["position"] for key, entry in state["shards"].items()})
+        for key, entry in state["shards"].items():
+            shard = key.partition("/")[2]
+            self.stored[shard] = ["0", *self.history.numbers(shard)].index(entry["position"])
         for shard, position in self.stored.items():
-            for batch in self.history.records[shard][:position]:
-                numbers = {record.sequence_number for record in batch.records} - self.history.done
-                if (
-                    self.history.options["on_failure"] != "DEAD_LETTER"
-                ):  # there the job has taken every record that was given up
-                    self.history.passed_over |= {each for each in numbers if self.history.may_pass_over(each)}
-                missing = numbers - self.history.passed_over
-                assert not missing, f"{missing} of {shard} are before the stored position and not handled"
+            numbers = set(self.history.numbers(shard)[:position]) - self.history.done
+            if self.history.options["on_failure"] != "DEAD_LETTER":  # there the job has taken all that was given up
+                self.history.passed_over |= {each for each in numbers if self.history.may_pass_over(each)}
+            missing = numbers - self.history.passed_over
+            assert not missing, f"{missing} of {shard} are before the stored position and not handled"
             for parent in ancestors(shard) if position else ():
-                assert self.stored.get(parent, 0) >= len(self.history.records[parent]), f"{shard} is ahead of {parent}"
+                assert self.stored.get(parent, 0) >= len(self.history.numbers(parent)), f"{shard} is ahead of {parent}"
 
 
 async def play(seed: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.user_code import check_user_function, for_log, refuse_never_run
 
 from .pending_record import PendingRecord
 
@@ -32,6 +33,8 @@ class FailureHandler:
     """Owns the error that ended the sink, if any, and whether a caller has received it."""
 
     def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
+        if callback is not None:
+            check_user_function("on_failure", callback, "a plain function of a FailedRecord", is_plain=True)
         self._stream = stream
         self._fails_on_error = fails_on_error
         self._callback = callback
@@ -80,8 +83,9 @@ class FailureHandler:
             self._has_warned = True
             return
         try:
-            self._callback(failed)
+            refuse_never_run([self._callback(failed)])
         except Exception as error:
+            log.exception("on_failure raised an error for %s", failed, exc_info=for_log(error))
             self.fail(error)
 
     def _error_for(self, failed: FailedRecord) -> SinkError:

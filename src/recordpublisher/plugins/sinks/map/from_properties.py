@@ -7,8 +7,8 @@ from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import table
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import is_coroutine_function
 
-from .handler import is_coroutine_function
 from .sink import MapSink
 
 

@@ -7,20 +7,30 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch, to_millis
 
 from .pending_record import PendingBatch
 
+_PROGRESS = frozenset(
+    ("position", "subSequenceNumber", "continuation", "watermark", "ended", "arrivalMs", "tipMs", "waitingForParents")
+)
+"""What a shard's state says about how far it is; the rest says what shard it is."""
+
 
 class ShardProgress:
-    """One shard: its batches that are not handled, in order; the states behind some of them; the newest state that is handled."""
+    """One shard: its batches that are not handled, in order; the states behind some of them; how far it is handled without a gap."""
 
-    __slots__ = ("batches", "handled", "is_revoked", "states")
+    __slots__ = ("batches", "handled", "is_revoked", "states", "within")
 
     def __init__(self) -> None:
         self.batches: deque[PendingBatch] = deque()
         self.states: deque[tuple[PendingBatch, Mapping[str, Any]]] = deque()
         """States of earlier checkpoints, each with the last batch that must be handled before it may be stored."""
         self.handled: Mapping[str, Any] | None = None
+        """The newest of them that may be stored."""
+        self.within: dict[str, Any] = {}
+        """The end of the last handled batch, where it lies behind `handled`."""
         self.is_revoked = False
         """Another process reads the shard: what is not handled here is handled there."""
 
@@ -28,17 +38,41 @@ class ShardProgress:
         """Forget the batches that are handled up to the first one that is not; take over the states that they held back."""
         while self.batches and not self.batches[0].remaining:
             done = self.batches.popleft()
+            self.within = _progress_after(done.batch, len(done.batch))
             if self.states and self.states[0][0] is done:
-                self.handled = self.states.popleft()[1]
+                self.handled, self.within = self.states.popleft()[1], {}
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         """Remember the shard's state: it may be stored when what was written so far is handled."""
         if not self.batches:
-            self.handled = state
+            self.handled, self.within = state, {}
         elif self.states and self.states[-1][0] is self.batches[-1]:
             self.states[-1] = (self.batches[-1], state)
         else:
             self.states.append((self.batches[-1], state))
+
+    def handled_state(self) -> Mapping[str, Any] | None:
+        """The state up to the first record that is not handled; None: the shard's beginning."""
+        within = self.within
+        if self.batches and (count := self.batches[0].handled_count()):
+            within = _progress_after(self.batches[0].batch, count)
+        known = self.states[-1][1] if self.states else self.handled
+        if not within or known is None:
+            return self.handled
+        return {name: value for name, value in known.items() if name not in _PROGRESS} | within
+
+
+def _progress_after(batch: RecordBatch, count: int) -> dict[str, Any]:
+    """What a shard's state says when the first `count` records of a batch are handled; {} where the batch has no position."""
+    position: SequenceNumber | None = batch.position_after(count)
+    if position is None:
+        return {}
+    progress = {"position": position.sequence, "arrivalMs": to_millis(batch.records[count - 1].arrival)}
+    if position.is_inside_aggregate:
+        progress["subSequenceNumber"] = position.sub_sequence
+    if batch.watermarks:
+        progress["watermark"] = batch.watermarks[count - 1]
+    return progress
 
 
 class HandledPositions:
@@ -64,9 +98,9 @@ class HandledPositions:
         return any(self._shards[key].batches for key in self._shards.keys() & keys)
 
     def handled_state(self, state: State) -> State:
-        """`state`, or for each shard that is not handled so far its newest state that is.
+        """`state`, or for each shard that is not handled so far its state at the first record that is not.
 
-        A shard of which no state is handled is left out: it is new and will be read from its beginning. A shard keeps its older state
+        A shard of which nothing is handled is left out: it is new and will be read from its beginning. A shard keeps its older state
         also while a parent is not handled to its end, so that after a restart its records follow those of the parent again.
         """
         current: Mapping[str, Mapping[str, Any]] = state["shards"]
@@ -78,19 +112,24 @@ class HandledPositions:
             if key not in waiting:
                 self._shards.setdefault(key, ShardProgress()).checkpoint(entry)
         handled = {
-            key: self._shards[key].handled for key in (*current, *(unfinished - current.keys())) if key in self._shards
+            key: self._shards[key].handled if key in waiting else self._shards[key].handled_state()
+            for key in (*current, *(unfinished - current.keys()))
+            if key in self._shards
         }
         return {**state, "shards": {key: entry for key, entry in handled.items() if entry is not None}}
 
 
-def _descendants(keys: set[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """The shards of which an ancestor is among `keys`."""
-    found: set[str] = set()
-    while added := {
-        key
-        for key, entry in shards.items()
-        if key not in found
-        and any(f"{key.rpartition('/')[0]}/{parent}" in keys | found for parent in entry.get("parents", ()))
-    }:
-        found |= added
-    return found
+def _descendants(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The shards of which an ancestor is among `keys`; each is visited once."""
+    children: dict[str, list[str]] = {}
+    for key, entry in shards.items():
+        for parent in entry.get("parents", ()):
+            children.setdefault(f"{key.rpartition('/')[0]}/{parent}", []).append(key)
+    descendants: set[str] = set()
+    to_visit = [*keys]
+    while to_visit:
+        for child in children.get(to_visit.pop(), ()):
+            if child not in descendants:
+                descendants.add(child)
+                to_visit.append(child)
+    return descendants

@@ -1,49 +1,77 @@
-"""The user's function as a coroutine function: awaited, or called in a thread."""
+"""Handler: the user's function in the task of a worker, with its time-out, and so that no cancellation is left to the worker."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.clock import Clock, observed_timeout
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.user_code import UserFunction
 
-
-def is_coroutine_function(handler: Callable[..., Any]) -> bool:
-    """Whether calling it returns a coroutine; also for partial functions and for objects with an async `__call__`."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
-
-
-def check_handler(handler: object, timeout: float | None) -> None:
-    """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
-    if not callable(handler):
-        raise ConfigurationError("handler", handler, "a function, or an async function, of one record")
-    if timeout is not None and not is_coroutine_function(handler):
-        raise ConfigurationError(
-            "timeout",
-            timeout,
-            "None for a plain function, or an async function",
-            reason="a thread cannot be ended from outside",
-        )
+VALID = "a function, or an async function, of one record"
 
 
 class Handler:
-    """Owns the threads of a plain function. `call` is a coroutine function of one record, or of a list of them."""
+    """Owns the threads of a plain function, and whether the sink is closed: only then may a worker be cancelled."""
 
-    def __init__(self, handler: Callable[[Any], Any], threads: int) -> None:
-        self._threads: ThreadPoolExecutor | None = None
-        self.call: Callable[[Any], Coroutine[Any, Any, Any]] = handler
-        if not is_coroutine_function(handler):
-            self._threads = threads_pool = ThreadPoolExecutor(threads, "recordpublisher-map")
+    def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
+        """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
+        self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
+        self._function = UserFunction("handler", handler, VALID, self._threads)
+        if timeout is not None and not self._function.is_async:
+            reason = "a thread cannot be ended from outside"
+            raise ConfigurationError(
+                "timeout", timeout, "None for a plain function, or an async function", reason=reason
+            )
+        self._timeout = timeout
+        self._clock = clock
+        self._is_closed = False
 
-            async def call_in_thread(records: Any) -> Any:
-                return await asyncio.get_running_loop().run_in_executor(threads_pool, handler, records)
+    async def call(self, records: Any) -> Any:
+        """Call the function with one record, or with a list of them.
 
-            self.call = call_in_thread
+        Raises: what it raises; TimeoutError; SinkError when it has cancelled itself; CancelledError when the sink is closed.
+        """
+        try:
+            if self._timeout is None:
+                return await self._function(records)
+            return await self._limited(records, self._timeout)
+        except asyncio.CancelledError as error:
+            if self._is_closed:
+                raise
+            raise SinkError("the handler has cancelled itself") from error
+        finally:
+            if not self._is_closed and _cancellations():
+                await _take_back_cancellations()
+
+    async def _limited(self, records: Any, seconds: float) -> Any:
+        try:
+            async with observed_timeout(self._clock, seconds):
+                return await self._function(records)
+        except TimeoutError as error:
+            if error.args:  # one of its own
+                raise
+            raise TimeoutError(f"no result within {seconds:g} s") from error
 
     def close(self) -> None:
-        """Take no more calls. A call that runs goes on until it returns; nobody waits for it."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """Take no more calls. A call in a thread goes on until it returns; nobody waits for it."""
+        self._is_closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _cancellations() -> int:
+    worker = asyncio.current_task()
+    return 0 if worker is None else worker.cancelling()
+
+
+async def _take_back_cancellations() -> None:
+    """The handler has cancelled its task without waiting, or has caught a cancellation and kept it."""
+    worker = asyncio.current_task()
+    while worker is not None and worker.cancelling():
+        worker.uncancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # a cancellation that was not delivered yet comes here

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.shards import Shard
 
 from .pending_record import KeyQueue, PendingBatch, PendingRecord
-from .shard_lineage import ShardLineage
 
 
 class Ordering(Enum):
@@ -123,8 +122,51 @@ class ReadyRecords:
 
     def _wait_for_ancestors(self, shard: Shard, queues: dict[str, KeyQueue]) -> None:
         """Make the queue of a shard that has unhandled ancestors."""
-        parents = [queues[each] for each in sorted(self._lineage.begin(shard, queues.keys()))]
+        parents = [queues[shard_id] for shard_id in sorted(self._lineage.begin(shard, queues.keys()))]
         if parents:
             child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
             for parent in parents:
                 parent.children = [*(parent.children or ()), child]
+
+
+class ShardLineage:
+    """Owns the parents of each shard that is known, and which shards have begun: these have no new parents later.
+
+    A shard without records is never written. So its parents are known from the states of checkpoints only, and a shard that was opened
+    and ended between two of them is not known at all.
+    """
+
+    def __init__(self) -> None:
+        self._parents: dict[str, tuple[str, ...]] = {}
+        self._in_checkpoint: Collection[str] = ()
+        self._begun: set[str] = set()
+
+    def learn(self, state: State) -> None:
+        """The state of a checkpoint. Ancestors that it does not have were handled before everything that it has."""
+        self._in_checkpoint = state["shards"].keys()
+        self._parents = {key: tuple(entry.get("parents", ())) for key, entry in state["shards"].items()}
+
+    def begin(self, shard: Shard, unhandled: Collection[str]) -> set[str]:
+        """The shards among `unhandled`, by shard id, that a shard must wait for at its first record.
+
+        They are its nearest unhandled ancestors; all of its stream, if it came since the last checkpoint and has an unknown ancestor.
+        """
+        if shard.key in self._begun:
+            return set()
+        self._begun.add(shard.key)
+        nearest: set[str] = set()
+        visited: set[str] = set()
+        to_visit = list(shard.parents)
+        while to_visit:
+            parent = to_visit.pop()
+            if parent in visited:
+                continue
+            visited.add(parent)
+            key = f"{shard.stream}/{parent}"
+            if parent in unhandled:
+                nearest.add(parent)
+            elif key in self._parents:
+                to_visit += self._parents[key]
+            elif shard.key not in self._in_checkpoint and key not in self._begun:
+                return set(unhandled)
+        return nearest

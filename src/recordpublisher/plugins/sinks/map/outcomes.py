@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.user_code import describe_error, for_log
 
 from .ordering import ReadyRecords
 from .pending_record import PendingRecord
@@ -55,13 +58,14 @@ class Outcomes:
         self._on_ready = on_ready
         self._on_changed = on_changed
         self._policy = RetryPolicy(settings.retries, _BASE_MS, _MAX_MS, _EXPONENT)
+        self._skipped_log = SkippedRecordsLog(log)
         self._retry_timers: set[asyncio.TimerHandle] = set()
 
     def handled(self, item: PendingRecord) -> None:
         """A record is done with. The next one of its key is released by `ReadyRecords.finish`."""
         counts, pending = self.counts, item.pending
         counts.outstanding -= 1
-        pending.remaining -= 1
+        pending.count_handled(item.index)
         if not pending.remaining:
             counts.held_bytes -= pending.held_bytes
             pending.shard.drop_handled()
@@ -79,11 +83,19 @@ class Outcomes:
             self.counts.retries += 1
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
             return
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = describe_error(error)
         if self._settings.on_failure is OnFailure.FAIL:
-            self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}"), error)
+            log.error(
+                "%s cannot be handled: %s",
+                item,
+                reason,
+                exc_info=for_log(error),
+                extra=about(item.pending.batch.shard.key),
+            )
+            remedy = "on_failure=SKIP or DEAD_LETTER goes on without it"
+            self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}; {remedy}"), error)
             return
-        self._give_up(item, f"{item.attempts} attempts: {reason}")
+        self._give_up(item, f"{item.attempts} attempts: {reason}", error)
         if len(items) > 1:
             self._handle_again(items[1:])
             return
@@ -108,14 +120,14 @@ class Outcomes:
         for timer in self._retry_timers:
             timer.cancel()
 
-    def _give_up(self, item: PendingRecord, reason: str) -> None:
+    def _give_up(self, item: PendingRecord, reason: str, error: Exception | None = None) -> None:
         if self._settings.on_failure is OnFailure.DEAD_LETTER:
             self.counts.dead_letters += 1
             self.rejected.append((item, reason))  # it is handled when the job has taken it
             self._on_changed(True)
         else:
             self.counts.skipped += 1
-            log.warning("skipped %s: %s", item, reason)
+            self._skipped_log.skipped(str(item), reason, error, item.pending.batch.shard.key)
             self.handled(item)
 
     def _handle_again(self, items: Sequence[PendingRecord]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch
 
 if TYPE_CHECKING:
@@ -19,14 +20,24 @@ RECORD_OBJECT_BYTES = 330
 class PendingBatch:
     """A batch of which some records are not handled yet. Its memory counts until all of them are."""
 
-    __slots__ = ("batch", "held_bytes", "remaining", "shard")
+    __slots__ = ("_unhandled", "batch", "held_bytes", "remaining", "shard")
 
     def __init__(self, batch: RecordBatch, shard: ShardProgress) -> None:
         self.batch = batch
         self.shard = shard
         self.remaining = len(batch)
+        self._unhandled = bytearray(b"\1") * len(batch)
         shard.batches.append(self)
         self.held_bytes = batch.held_bytes + RECORD_OBJECT_BYTES * len(batch)
+
+    def count_handled(self, index: int) -> None:
+        """The record at this place is done with."""
+        self._unhandled[index] = 0
+        self.remaining -= 1
+
+    def handled_count(self) -> int:
+        """How many records are handled up to the first that is not."""
+        return self._unhandled.index(1) if self.remaining else len(self._unhandled)
 
 
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
@@ -57,4 +68,5 @@ class PendingRecord(msgspec.Struct, gc=False, eq=False):
         return self.pending.batch.slice(self.index, self.index + 1)
 
     def __str__(self) -> str:
-        return f"record {self.record.sequence_number} of {self.record.stream}/{self.record.shard_id}"
+        record = self.record
+        return f"record {SequenceNumber(record.sequence_number, record.sub_sequence_number)} of {record.stream}/{record.shard_id}"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 
-from .handler_calls import Call
-from .job_permission import JobPermission
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
 from .pending_record import PendingRecord
 from .settings import MapSettings
+from .worker_pool import JobPermission
 
 
 class Processing:
@@ -21,7 +21,7 @@ class Processing:
 
     def __init__(
         self,
-        call: Call,
+        call: Callable[[Any], Awaitable[Any]],
         settings: MapSettings,
         ready: ReadyRecords,
         outcomes: Outcomes,
@@ -115,12 +115,20 @@ def _by_key(items: Iterable[PendingRecord]) -> list[list[PendingRecord]]:
 
 def _failed_items(items: Sequence[PendingRecord], returned: Any) -> list[PendingRecord]:
     """The items whose records the handler has returned. Raises: SinkError for anything else than such records."""
-    if not returned:
+    if returned is None:
         return []
     by_record = {id(item.record): item for item in items}
     try:
-        return [by_record[id(record)] for record in returned]
+        failed = {id(record) for record in islice(returned, len(items) + 1)}
+        return [by_record[record] for record in failed]
     except (KeyError, TypeError):
         raise SinkError(
-            f"the handler may return failed records of its list, or nothing; it returned {returned!r:.200}"
+            f"the handler may return failed records of its list, or nothing; it returned {_shown(returned)}"
         ) from None
+
+
+def _shown(returned: Any) -> str:
+    try:
+        return f"{returned!r:.200}"
+    except Exception:
+        return f"an object of {type(returned).__name__}"

@@ -12,18 +12,14 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.records import RecordBatch
 
-from .batch_wait import BatchWait
-from .deadlines import Deadlines
 from .handled_positions import HandledPositions
-from .handler import Handler, check_handler
-from .handler_calls import limited, unlimited
-from .job_permission import JobPermission
+from .handler import Handler
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
 from .pending_record import PendingBatch
 from .processing import Processing
 from .settings import MapSettings
-from .worker_pool import WorkerPool
+from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
 MAP_SINK_METRICS = {
@@ -91,22 +87,17 @@ class MapSink(Sink):
             max_age=max_age,
             max_bytes=max_bytes,
         )
-        check_handler(handler, timeout)
+        clock = clock or SystemClock()
         self._settings = settings
         self._context = SinkContext()
-        self._handler = Handler(handler, concurrency)
+        self._handler = Handler(handler, concurrency, timeout, clock)
         self._positions = HandledPositions()
         self._ready = ReadyRecords(settings.ordering)
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
         self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed)
-        self._deadlines = Deadlines(timeout or 0.0)
-        handle = self._handler.call
-        call = (
-            unlimited(handle, self._wake) if timeout is None else limited(handle, self._wake, self._deadlines, timeout)
-        )
         self._permission = JobPermission(self._wake)
         processing = Processing(
-            call, settings, self._ready, self._outcomes, clock or SystemClock(), self._wait.reset, self._permission
+            self._handler.call, settings, self._ready, self._outcomes, clock, self._wait.reset, self._permission
         )
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
@@ -157,11 +148,10 @@ class MapSink(Sink):
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""
         self._outcomes.close()
+        self._handler.close()
         await self._pool.close()
-        self._deadlines.close()
         self._permission.close()
         self._wait.reset()
-        self._handler.close()
         self._ready.clear()
 
     def revoked(self, shards: Collection[str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.plugins.sinks.map.shard_lineage import ShardLineage
+from recordpublisher.plugins.sinks.map.ordering import ShardLineage
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import run_virtual

@@ -1,0 +1,46 @@
+"""Records that cannot be used: a line for the first that is skipped, then one now and then; and how to go on when one ends the job."""
+
+from __future__ import annotations
+
+import logging
+
+from .clock import Clock, SystemClock
+from .log_fields import about
+from .user_code import for_log
+
+INTERVAL_SECONDS = 60.0
+
+
+class SkippedRecordsLog:
+    """Logs the first record at once, and later ones at most once a minute, with how many there were since the last line."""
+
+    def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
+        self._log = log
+        self._clock = clock or SystemClock()
+        self._next_at = float("-inf")
+        self._unlogged = 0
+
+    def skipped(self, record: str, reason: str, error: BaseException | None = None, shard: str = "") -> None:
+        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`, for structured logs."""
+        now = self._clock.monotonic()
+        if now < self._next_at:
+            self._unlogged += 1
+            return
+        others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
+        self._log.warning(
+            "skipped %s: %s%s",
+            record,
+            reason,
+            others,
+            exc_info=None if error is None else for_log(error),
+            extra=about(shard) if shard else None,
+        )
+        self._next_at, self._unlogged = now + INTERVAL_SECONDS, 0
+
+
+def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
+    """What a message about a bad record that ends the job says: it would end it again at each start."""
+    return (
+        f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`; "
+        "flink.deserializer.error = SKIP or DEAD_LETTER goes on without it"
+    )

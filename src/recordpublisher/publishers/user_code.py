@@ -1,0 +1,102 @@
+"""Calls of user code (handlers, callbacks, deserialisers): what is awaitable is awaited, and what nobody would run is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from .errors import ConfigurationError
+
+MAX_REASON = 1_000
+"""Characters of an error that go into a message or a log line."""
+_NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether calling it returns a coroutine; also for partial functions and for objects with an async `__call__`."""
+    return any(map(inspect.iscoroutinefunction, _callables(function)))
+
+
+def check_user_function(name: str, function: object, valid: str, *, is_plain: bool = False) -> None:
+    """Raises: ConfigurationError for what cannot be called and for a generator function; with `is_plain` for an async one, too."""
+    if not callable(function):
+        raise ConfigurationError(name, function, valid)
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
+        raise ConfigurationError(
+            name, function, valid, reason="it is a generator: calling it would run none of its code"
+        )
+    if is_plain and is_coroutine_function(function):
+        raise ConfigurationError(name, function, valid, reason="it is async, and nobody would await it")
+
+
+def refuse_never_run(results: Sequence[Any]) -> None:
+    """Raises: TypeError when a plain function has returned a coroutine or a generator: its code would never run."""
+    if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
+        result = next(result for result in results if isinstance(result, _NEVER_RUN))
+        if isinstance(result, types.CoroutineType):
+            result.close()  # so that Python does not warn, too
+        raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
+
+
+_NEVER_RUN_SET = frozenset(_NEVER_RUN)
+
+
+class UserFunction:
+    """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be."""
+
+    def __init__(self, name: str, function: Callable[..., Any], valid: str, threads: Executor | None = None) -> None:
+        """`threads`: those of plain functions; None: those of the event loop. Raises: ConfigurationError, as `check_user_function`."""
+        check_user_function(name, function, valid)
+        self.is_async = is_coroutine_function(function)
+        self._function = function
+        self._threads = threads
+
+    async def __call__(self, *arguments: Any) -> Any:
+        """The result. Raises: what the function raises; TypeError for a generator."""
+        if self.is_async:
+            result = self._function(*arguments)
+        else:
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._call_in_thread, arguments)
+        if inspect.isawaitable(result):
+            return await result
+        if isinstance(result, _NEVER_RUN):
+            refuse_never_run([result])
+        return result
+
+    def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return self._function(*arguments)
+        except StopIteration as error:  # the future of a thread cannot hold it: the caller would wait for ever
+            raise RuntimeError(f"the function raised StopIteration: {describe_error(error)}") from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Kind and message of an error, also when its `__str__` fails or has no end."""
+    try:
+        message = str(error)
+    except Exception as failure:
+        message = f"(its __str__ raised {type(failure).__name__})"
+    if len(message) > MAX_REASON:
+        message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def for_log(error: BaseException) -> BaseException:
+    """The error as `exc_info` of a log line; in place of one whose message has no end another, with its traceback."""
+    described = describe_error(error)
+    if len(described) <= MAX_REASON:
+        return error
+    return RuntimeError(described).with_traceback(error.__traceback__)
+
+
+def _callables(function: Any) -> tuple[Any, Any]:
+    return function, getattr(function, "__call__", None)  # noqa: B004 - of an object
+
+
+def _article(result: object) -> str:
+    kinds = {types.CoroutineType: "a coroutine", types.GeneratorType: "a generator"}
+    return kinds.get(type(result), "an async generator")

@@ -1,0 +1,205 @@
+"""Handlers that do what they should not: none is passed over in silence, none takes a worker with it, none stops the job without a word."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.testing import VirtualClock, run_virtual
+
+from .map_jobs import keyed, written
+
+
+def outcome(handle, *, keys=("a", "b", "a", "b"), **options):
+    """What becomes of four records, of which the handler does what it does with the second."""
+
+    async def job():
+        sink = rp.MapSink(handle, **{"retries": 0, "on_failure": "SKIP", "concurrency": 2, **options})
+        await written(sink, keyed(*keys))
+        async with asyncio.timeout(30):
+            await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    return job()
+
+
+def is_bad(record):
+    return record.data == b"1"
+
+
+async def cancels_its_task_and_returns(record):
+    if is_bad(record):
+        asyncio.current_task().cancel()
+
+
+async def cancels_its_task_and_waits(record):
+    if is_bad(record):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(1)
+
+
+async def keeps_a_cancellation(record):
+    if is_bad(record):
+        asyncio.current_task().cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1)
+
+
+async def raises_cancelled(record):
+    if is_bad(record):
+        raise asyncio.CancelledError
+
+
+class NoTextError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+async def raises_without_text(record):
+    if is_bad(record):
+        raise NoTextError
+
+
+async def raises_endless_text(record):
+    if is_bad(record):
+        raise ValueError("x" * 10_000_000)
+
+
+async def raises_stop_iteration(record):
+    if is_bad(record):
+        raise StopIteration
+
+
+@pytest.mark.parametrize(
+    ("handle", "skipped"),
+    [
+        (cancels_its_task_and_returns, 0),
+        (cancels_its_task_and_waits, 1),
+        (keeps_a_cancellation, 0),
+        (raises_cancelled, 1),
+        (raises_without_text, 1),
+        (raises_endless_text, 1),
+        (raises_stop_iteration, 1),
+    ],
+)
+def test_an_async_handler_that_misbehaves_harms_only_its_record(handle, skipped, caplog):
+    metrics = run_virtual(outcome(handle))
+    assert (metrics["skipped"], metrics["handled"], metrics["outstanding"]) == (skipped, 4 - skipped, 0)
+    assert len(caplog.text) < 100_000
+
+
+def plain_stop_iteration(record):
+    if is_bad(record):
+        raise StopIteration(5)
+
+
+def plain_cancelled(record):
+    if is_bad(record):
+        raise concurrent.futures.CancelledError
+
+
+def plain_generator(record):
+    return (number for number in range(3)) if is_bad(record) else None
+
+
+def plain_coroutine_that_fails(record):
+    async def fail():
+        raise ValueError("inside")
+
+    return fail() if is_bad(record) else asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("handle", [plain_stop_iteration, plain_cancelled, plain_generator, plain_coroutine_that_fails])
+async def test_a_plain_handler_that_misbehaves_harms_only_its_record(handle):
+    metrics = await outcome(handle)
+    assert (metrics["skipped"], metrics["handled"], metrics["outstanding"]) == (1, 3, 0)
+
+
+async def test_what_a_plain_handler_returns_is_awaited():
+    done = []
+
+    async def handle(record):
+        await asyncio.sleep(0)
+        done.append(record.data)
+
+    metrics = await outcome(lambda record: handle(record))  # noqa: PLW0108 - a plain function
+    assert (sorted(done), metrics["handled"]) == ([b"0", b"1", b"2", b"3"], 4)
+
+
+def generator(record):
+    yield record
+
+
+async def async_generator(record):
+    yield record
+
+
+class GeneratorCall:
+    def __call__(self, record):
+        yield record
+
+
+@pytest.mark.parametrize("handle", [generator, async_generator, GeneratorCall()])
+def test_generators_are_refused(handle):
+    with pytest.raises(rp.ConfigurationError, match="calling it would run none of its code"):
+        rp.MapSink(handle)
+
+
+def test_a_failure_that_ends_the_job_is_logged_with_record_and_traceback(caplog):
+    async def handle(record):
+        raise KeyError("customer")
+
+    with pytest.raises(rp.SinkError, match=r"record 1 of orders/shardId-0 .* on_failure=SKIP or DEAD_LETTER goes on"):
+        run_virtual(outcome(handle, on_failure="FAIL", concurrency=1))
+    line = next(line for line in caplog.records if "record 1 of orders/shardId-0" in line.getMessage())
+    assert line.levelno == logging.ERROR
+    assert line.exc_info[1].args == ("customer",)
+
+
+def test_many_skipped_records_are_logged_once_and_then_now_and_then(caplog):
+    async def handle(record):
+        raise KeyError("customer")
+
+    assert run_virtual(outcome(handle, keys="a" * 100))["skipped"] == 100
+    lines = [line for line in caplog.records if line.getMessage().startswith("skipped record ")]
+    assert [(line.getMessage(), line.exc_info[0]) for line in lines] == [
+        ("skipped record 1 of orders/shardId-0: 1 attempts: KeyError: 'customer'", KeyError)
+    ]
+
+
+def test_time_in_which_the_process_was_stopped_does_not_count_as_time_of_a_handler():
+    async def job():
+        async def handle(record):
+            await asyncio.sleep(601.9)
+
+        sink = rp.MapSink(handle, timeout=2.0, clock=VirtualClock(), retries=0)
+        await written(sink, keyed("a"))
+        await asyncio.sleep(1.5)
+        asyncio.get_running_loop().suspend(600)
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    metrics = run_virtual(job())
+    assert (metrics["handled"], metrics["timeouts"]) == (1, 0)
+
+
+def test_a_handler_that_keeps_the_cancellation_of_its_time_out_goes_on():
+    async def job():
+        async def handle(record):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+
+        sink = rp.MapSink(handle, timeout=2.0, concurrency=1)
+        await written(sink, keyed("a", "b"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    assert run_virtual(job())["handled"] == 2

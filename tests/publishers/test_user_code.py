@@ -1,0 +1,69 @@
+"""User code: what is awaitable is awaited, what nobody would run is refused, and its errors can always be told."""
+
+import functools
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.publishers.user_code import (
+    MAX_REASON,
+    UserFunction,
+    check_user_function,
+    describe_error,
+    for_log,
+    refuse_never_run,
+)
+
+
+async def double(number):
+    return 2 * number
+
+
+class AsyncCall:
+    async def __call__(self, number):
+        return 2 * number
+
+
+@pytest.mark.parametrize(
+    "function",
+    [double, AsyncCall(), functools.partial(double), lambda n: double(n), lambda n: 2 * n],  # noqa: PLW0108 - a plain function
+    ids=["async", "async __call__", "partial", "returns a coroutine", "plain"],
+)
+async def test_the_result_is_awaited_however_it_comes(function):
+    assert await UserFunction("function", function, "a function")(21) == 42
+
+
+async def test_stop_iteration_in_a_thread_becomes_an_error_that_a_future_can_hold():
+    def stop():
+        raise StopIteration(5)
+
+    with pytest.raises(RuntimeError, match="the function raised StopIteration: StopIteration: 5"):
+        await UserFunction("function", stop, "a function")()
+
+
+async def test_a_generator_that_a_plain_function_returns_is_refused():
+    with pytest.raises(TypeError, match="returned a generator, of which no code has run"):
+        await UserFunction("function", lambda: (number for number in "abc"), "a function")()
+
+
+def test_an_async_function_is_refused_where_nobody_awaits():
+    with pytest.raises(rp.ConfigurationError, match="it is async, and nobody would await it"):
+        check_user_function("deserializer", double, "a plain function", is_plain=True)
+
+
+def test_a_coroutine_among_results_is_refused():
+    with pytest.raises(TypeError, match="returned a coroutine"):
+        refuse_never_run([1, double(2)])
+
+
+def test_an_error_without_text_and_one_without_an_end_can_be_told():
+    class NoTextError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert describe_error(NoTextError()) == "NoTextError: (its __str__ raised RuntimeError)"
+    assert describe_error(KeyError()) == "KeyError"
+    long = describe_error(ValueError("x" * 10**6))
+    assert len(long) < MAX_REASON + 100
+    assert long.endswith("(1000000 characters)")
+    assert len(str(for_log(ValueError("x" * 10**6)))) < MAX_REASON + 100
