@@ -6,11 +6,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
-from recordpublisher.publishers.properties.properties import Property
 from recordpublisher.publishers.properties.units import EXAMPLES
 
-FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/settings.py"
+FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/generated/settings.py"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
 ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
@@ -42,10 +42,14 @@ def content() -> str:
 
 
 def _field(keyword: str, declared: Property[Any]) -> str:
-    words = f"`{declared.key}`: {declared.sentence}" + (f" In {declared.unit}." if declared.unit in EXAMPLES else "")
-    lines = textwrap.wrap(words, 130)
-    text = lines[0] if len(lines) == 1 else "\n    ".join([*lines, ""])
+    short = declared.keywords[0]
+    words = f"The same as `{short}`." if keyword != short else f"`{declared.key}`: {declared.sentence}{_unit(declared)}"
+    text = "\n    ".join(textwrap.wrap(words, 130))
     return f'    {_annotated(keyword, _type(declared))}\n    """{text}"""\n'
+
+
+def _unit(declared: Property[Any]) -> str:
+    return f" In {declared.unit}." if declared.unit in EXAMPLES else ""
 
 
 def _annotated(keyword: str, type_name: str) -> str:

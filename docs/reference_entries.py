@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, is_typeddict
 
-SETTINGS_WORDS = """A keyword is a key of the [properties](../properties.md) without `flink.` or `aws.`, with `_` for each dot, unless that
-page names a shorter one. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
+SETTINGS_WORDS = """A keyword is a key of the [properties](../properties.md) without `flink.` or `aws.`, with `_` for each dot. Where that
+page names a shorter one, both are accepted. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
 
 
 def entry(name: str, thing: Any, level: int = 2) -> str:

@@ -59,8 +59,10 @@ if TYPE_CHECKING:
         TransientError,
     )
     from .publishers.positions import PositionType, SequenceNumber, StartingPosition
-    from .publishers.properties.properties import Properties, Property, UnknownPropertyWarning
-    from .publishers.properties.settings import JobSettings, Settings
+    from .publishers.properties.declaration import Property
+    from .publishers.properties.generated.settings import JobSettings, Settings
+    from .publishers.properties.properties import Properties
+    from .publishers.properties.unknown_keys import UnknownPropertyWarning
     from .publishers.records import Record, RecordBatch, UserRecord
     from .publishers.shard_metrics import ShardMetrics
     from .publishers.shards import HashRange, Shard
@@ -94,8 +96,10 @@ _NAMES = {
         "ThrottledError TransientError"
     ),
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
-    ".publishers.properties.properties": "Properties Property UnknownPropertyWarning",
-    ".publishers.properties.settings": "JobSettings Settings",
+    ".publishers.properties.declaration": "Property",
+    ".publishers.properties.properties": "Properties",
+    ".publishers.properties.unknown_keys": "UnknownPropertyWarning",
+    ".publishers.properties.generated.settings": "JobSettings Settings",
     ".publishers.records": "Record RecordBatch UserRecord",
     ".publishers.shard_metrics": "ShardMetrics",
     ".publishers.shards": "HashRange Shard",

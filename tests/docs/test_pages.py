@@ -10,8 +10,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapsh
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark import options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
-from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
-from recordpublisher.publishers.properties.properties import declared_properties
+from recordpublisher.publishers.properties.declaration import declared_properties
 
 from processes.command_line import ROOT
 

@@ -8,8 +8,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.publishers.kinesis.error_mapping import HINTS
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
 
 from processes.command_line import ROOT
 

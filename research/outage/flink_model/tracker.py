@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    EMIT_INTERVAL,
+    IDLE_INTERVAL,
+    SYNC_INTERVAL,
+    TRACKER_ADDRESS,
+)
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import EMIT_INTERVAL, IDLE_INTERVAL, SYNC_INTERVAL, TRACKER_ADDRESS
 
 from .rule import FlinkShard, FlinkSubtask
 

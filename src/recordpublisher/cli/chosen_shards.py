@@ -14,8 +14,9 @@ from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.retry import call_with_retries
 

@@ -10,8 +10,9 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import Properties, is_secret
+from recordpublisher.publishers.properties.declaration import is_secret
+from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
+from recordpublisher.publishers.properties.properties import Properties
 
 Pairs = Annotated[
     list[str] | None,
@@ -55,9 +56,9 @@ def read_properties(
 ) -> Properties:
     """The file's properties, overridden by the pairs and these by the options. Raises: ConfigurationError."""
     given = Properties() if file is None else Properties.from_file(file)
-    options = {table.REGION.key: region, table.ENDPOINT.key: endpoint, table.PROFILE_NAME.key: profile}
+    options = {REGION.key: region, ENDPOINT.key: endpoint, PROFILE_NAME.key: profile}
     if profile is not None:
-        options[table.CREDENTIALS_PROVIDER.key] = "PROFILE"
+        options[CREDENTIALS_PROVIDER.key] = "PROFILE"
     return given.merged(dict(_split(pair) for pair in pairs or ())).merged(
         {key: value for key, value in options.items() if value is not None}
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 
 from .execution import run_to_end

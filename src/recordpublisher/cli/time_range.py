@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_timestamp_ms
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import INITIAL_POSITION, INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.units import parse_with_unit
 
 _TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import TIMESTAMP_FIELD
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
 

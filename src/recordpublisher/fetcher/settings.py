@@ -6,7 +6,25 @@ from dataclasses import dataclass
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.discovery_and_state import (
+    CHECKPOINT_INTERVAL,
+    DISCOVERY_INTERVAL,
+    ON_DATA_LOSS,
+    SHARD_BYTES,
+    SHARD_RECORDS,
+    SUBTASK_BYTES,
+)
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    EMIT_INTERVAL,
+    IDLE_INTERVAL,
+    LOOKAHEAD,
+    MAX_LAG,
+    ON_POISON,
+    STARTUP_TIMEOUT,
+    SYNC_INTERVAL,
+    TRACKER_TIMEOUT,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 
@@ -22,9 +40,9 @@ class BudgetLimits:
     def of(cls, properties: Properties) -> BudgetLimits:
         """From the job's properties."""
         return cls(
-            properties.value(table.SUBTASK_BYTES),
-            properties.value(table.SHARD_BYTES),
-            properties.value(table.SHARD_RECORDS),
+            properties.value(SUBTASK_BYTES),
+            properties.value(SHARD_BYTES),
+            properties.value(SHARD_RECORDS),
         )
 
 
@@ -49,27 +67,25 @@ class FetcherSettings:
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
         """From the job's properties. Raises: ConfigurationError for a value that is invalid or contradicts another."""
-        _check_max_lag(properties.value(table.MAX_LAG), properties.value(table.LOOKAHEAD))
+        _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
         return cls(
             budget=BudgetLimits.of(properties),
-            lookahead_ms=properties.value(table.LOOKAHEAD),
-            idle_interval_ms=properties.value(table.IDLE_INTERVAL),
-            sync_interval_ms=properties.value(table.SYNC_INTERVAL),
-            emit_interval_ms=properties.value(table.EMIT_INTERVAL),
-            startup_timeout_ms=properties.value(table.STARTUP_TIMEOUT),
-            tracker_timeout_ms=properties.value(table.TRACKER_TIMEOUT),
-            max_lag_ms=properties.value(table.MAX_LAG),
-            discovery_interval_ms=properties.value(table.DISCOVERY_INTERVAL),
-            checkpoint_interval_ms=properties.value(table.CHECKPOINT_INTERVAL),
-            continue_on_data_loss=properties.value(table.ON_DATA_LOSS) == "CONTINUE",
-            on_poison=OnPoison[properties.value(table.ON_POISON)],
-            alarm_interval_ms=properties.value(table.ALARM_INTERVAL),
+            lookahead_ms=properties.value(LOOKAHEAD),
+            idle_interval_ms=properties.value(IDLE_INTERVAL),
+            sync_interval_ms=properties.value(SYNC_INTERVAL),
+            emit_interval_ms=properties.value(EMIT_INTERVAL),
+            startup_timeout_ms=properties.value(STARTUP_TIMEOUT),
+            tracker_timeout_ms=properties.value(TRACKER_TIMEOUT),
+            max_lag_ms=properties.value(MAX_LAG),
+            discovery_interval_ms=properties.value(DISCOVERY_INTERVAL),
+            checkpoint_interval_ms=properties.value(CHECKPOINT_INTERVAL),
+            continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
+            on_poison=OnPoison[properties.value(ON_POISON)],
+            alarm_interval_ms=properties.value(ALARM_INTERVAL),
         )
 
 
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Aligned shards are up to the lookahead apart: a smaller maximum lag would exclude them in turn (W12)."""
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
-        raise ConfigurationError(
-            table.MAX_LAG.key, max_lag_ms, f"more than {table.LOOKAHEAD.key}, which is {lookahead_ms}"
-        )
+        raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")

@@ -173,3 +173,15 @@ class SinkError(RecordPublisherError):
 
 class ImpossibleStateError(RecordPublisherError):
     """A broken invariant (F11)."""
+
+
+def documentation_url(page: str) -> str:
+    """The address of a page such as `reference/properties`: under the package's documentation, or its name where that is unknown."""
+    from importlib.metadata import PackageNotFoundError, metadata  # slow, and only messages need it
+
+    try:
+        entries = metadata("recordpublisher").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        entries = []
+    site = next((url for label, _, url in (entry.partition(", ") for entry in entries) if label == "Documentation"), "")
+    return f"{site.rstrip('/')}/{page}/" if site else f"the page {page} of the documentation"

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
+from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
-from .properties.table import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 
 _VALID = (
     "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "

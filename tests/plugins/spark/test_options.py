@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.spark.options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import UnknownPropertyWarning
+from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
 

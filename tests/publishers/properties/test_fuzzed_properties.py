@@ -13,7 +13,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.local import Account, Delays, MemoryTransport
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.publishers.properties.properties import declared_properties
+from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.fetcher_over_transport import fetcher_over

@@ -53,6 +53,24 @@ def test_keywords_give_properties():
     }
 
 
+@pytest.mark.parametrize(
+    ("short", "from_key"),
+    [
+        ("start", "stream_initpos"),
+        ("start_timestamp", "stream_initpos_timestamp"),
+        ("publisher", "stream_recordpublisher"),
+        ("consumer_name", "stream_efo_consumername"),
+    ],
+)
+def test_the_keyword_that_is_made_from_the_key_is_accepted_beside_a_short_one(short, from_key):
+    assert Properties(**{short: "x"}) == Properties(**{from_key: "x"})
+
+
+def test_two_keywords_of_one_property_that_differ_are_an_error():
+    with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos' has the value 'LATEST'"):
+        Properties(start="TRIM_HORIZON", stream_initpos="LATEST")
+
+
 def test_a_keyword_that_is_none_is_not_given():
     assert Properties(region=None) == {}
 
@@ -98,7 +116,7 @@ def test_a_contradiction_does_not_show_a_secret():  # C3
     [("regoin", "region"), ("initpos", "start"), ("zzz", None), ("consumername", "consumer_name")],
 )
 def test_an_unknown_keyword_is_an_error_with_the_nearest_one(keyword, nearest):
-    with pytest.raises(ConfigurationError, match=f"'{keyword}'.*docs/reference/properties.md") as raised:
+    with pytest.raises(ConfigurationError, match=f"'{keyword}'.*https://.*/reference/properties/ ") as raised:
         Properties(**{keyword: "x"})
 
     assert ("did you mean" in str(raised.value)) == bool(nearest)

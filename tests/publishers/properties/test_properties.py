@@ -8,8 +8,17 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import is_secret
+from recordpublisher.publishers.properties.declaration import is_secret
+from recordpublisher.publishers.properties.groups.access import (
+    ACCESS_KEY_ID,
+    REGION,
+    REQUEST_TIMEOUT,
+    SECRET_KEY,
+    SESSION_TOKEN,
+)
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
+from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TOKEN
 
 SECRET = "s3cr3t"
 
@@ -17,7 +26,7 @@ SECRET = "s3cr3t"
 def test_keys_compare_without_case():
     properties = Properties({"flink.stream.EFO.ConsumerName": "me"})
 
-    assert properties.value(table.CONSUMER_NAME) == "me"
+    assert properties.value(CONSUMER_NAME) == "me"
     assert properties["FLINK.STREAM.EFO.CONSUMERNAME"] == "me"
     assert "flink.stream.efo.consumername" in properties
 
@@ -32,32 +41,32 @@ def test_of_two_keys_that_differ_only_in_case_the_later_one_wins():
 def test_typed_values_are_converted_to_text():
     properties = Properties({"flink.shard.adaptivereads": True, "flink.shard.getrecords.maxrecordcount": 7})
 
-    assert properties.value(table.ADAPTIVE_READS) is True
-    assert properties.value(table.GETRECORDS_MAX) == 7
+    assert properties.value(ADAPTIVE_READS) is True
+    assert properties.value(GETRECORDS_MAX) == 7
 
 
 def test_none_means_not_set():
-    assert not Properties({"aws.region": None}).is_set(table.REGION)
-    assert not Properties({"aws.region": "x"}).merged({"AWS.REGION": None}).is_set(table.REGION)
+    assert not Properties({"aws.region": None}).is_set(REGION)
+    assert not Properties({"aws.region": "x"}).merged({"AWS.REGION": None}).is_set(REGION)
 
 
 def test_merging_ignores_case_and_does_not_change_the_original():
     original = Properties({"AWS.Region": "a", "aws.endpoint": "b"})
 
     assert dict(original.merged({"aws.region": "c"})) == {"aws.endpoint": "b", "aws.region": "c"}
-    assert original.value(table.REGION) == "a"
+    assert original.value(REGION) == "a"
 
 
 def test_an_older_spelling_is_valid_and_named_in_the_error():
-    assert Properties({"flink.stream.efo.registrar": "eager"}).value(table.REGISTRATION) == "EAGER"
+    assert Properties({"flink.stream.efo.registrar": "eager"}).value(REGISTRATION) == "EAGER"
 
     with pytest.raises(ConfigurationError, match=r"'flink.stream.efo.registrar' has the value 'x'"):
-        Properties({"flink.stream.efo.registrar": "x"}).value(table.REGISTRATION)
+        Properties({"flink.stream.efo.registrar": "x"}).value(REGISTRATION)
 
 
 def test_an_error_has_key_value_and_valid_values():
     with pytest.raises(ConfigurationError) as raised:
-        Properties({"flink.shard.getrecords.maxrecordcount": "10001"}).value(table.GETRECORDS_MAX)
+        Properties({"flink.shard.getrecords.maxrecordcount": "10001"}).value(GETRECORDS_MAX)
 
     error = raised.value
     assert (error.key, error.value, error.valid) == (
@@ -69,13 +78,13 @@ def test_an_error_has_key_value_and_valid_values():
 
 
 def test_surrounding_spaces_are_ignored():
-    assert Properties({"flink.shard.getrecords.intervalmillis": " 5 "}).value(table.GETRECORDS_INTERVAL) == 5
+    assert Properties({"flink.shard.getrecords.intervalmillis": " 5 "}).value(GETRECORDS_INTERVAL) == 5
 
 
 def test_keys_under_a_prefix_are_returned_in_lower_case():
     properties = Properties({"flink.stream.efo.ConsumerArn.Orders": "arn:1"})
 
-    assert properties.with_prefix(table.CONSUMER_ARN) == {"orders": "arn:1"}
+    assert properties.with_prefix(CONSUMER_ARN) == {"orders": "arn:1"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +157,7 @@ def test_check_parses_every_given_property():
         Properties({"flink.shard.idle.interval": "soon"}).check()
 
 
-@pytest.mark.parametrize("declared", [table.ACCESS_KEY_ID, table.SECRET_KEY, table.SESSION_TOKEN, table.TRACKER_TOKEN])
+@pytest.mark.parametrize("declared", [ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN, TRACKER_TOKEN])
 def test_declared_secrets_are_masked(declared):
     shown = repr(Properties({declared.key.upper(): SECRET}))
 
@@ -165,7 +174,7 @@ def test_errors_do_not_show_secrets():
     def parse(given: str) -> int:
         return int(given)
 
-    declared = table.TRACKER_TOKEN.__class__("my.token", parse, 0, "a number", "A number.", secret=True)
+    declared = TRACKER_TOKEN.__class__("my.token", parse, 0, "a number", "A number.", secret=True)
 
     with pytest.raises(ConfigurationError) as raised:
         Properties({"my.token": SECRET}).value(declared)
@@ -176,7 +185,7 @@ def test_errors_do_not_show_secrets():
 
 def test_errors_do_not_show_passwords_inside_a_value():  # C3
     with pytest.raises(ConfigurationError) as raised:
-        Properties({table.REQUEST_TIMEOUT.key: "postgresql://me:hunter2@host"}).value(table.REQUEST_TIMEOUT)
+        Properties({REQUEST_TIMEOUT.key: "postgresql://me:hunter2@host"}).value(REQUEST_TIMEOUT)
 
     shown = "".join(traceback.format_exception(raised.value))
     assert "me:******@host" in shown
@@ -190,16 +199,16 @@ def test_properties_can_be_pickled():
 
 
 def test_two_spellings_of_a_property_with_different_values_are_an_error():
-    given = Properties({table.REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "NONE"})
+    given = Properties({REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "NONE"})
     with pytest.raises(ConfigurationError, match="are two spellings of it and have different values"):
-        given.value(table.REGISTRATION)
+        given.value(REGISTRATION)
 
 
 def test_two_spellings_with_the_same_value_are_none():
-    given = Properties({table.REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "eager"})
-    assert given.value(table.REGISTRATION) == "EAGER"
+    given = Properties({REGISTRATION.key: "EAGER", "flink.stream.efo.registrar": "eager"})
+    assert given.value(REGISTRATION) == "EAGER"
 
 
 def test_merged_replaces_a_property_in_whichever_spelling_it_was_given():
-    given = Properties({"flink.stream.efo.registrar": "EAGER"}).merged({table.REGISTRATION.key: "NONE"})
-    assert given.value(table.REGISTRATION) == "NONE"
+    given = Properties({"flink.stream.efo.registrar": "EAGER"}).merged({REGISTRATION.key: "NONE"})
+    assert given.value(REGISTRATION) == "NONE"

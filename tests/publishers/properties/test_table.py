@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.cli.commands import properties
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import declared_properties
+from recordpublisher.publishers.properties.declaration import declared_properties
+from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, GETRECORDS_RETRIES
 
 properties._import_declarations()
 DECLARED = declared_properties()
@@ -130,7 +130,7 @@ def test_any_text_is_parsed_within_bounds_or_is_a_configuration_error(data, give
         assert not isinstance(value, float) or math.isfinite(value)
 
 
-@pytest.mark.parametrize("retries", table.ALL_RETRIES, ids=lambda retries: retries.base.key)
+@pytest.mark.parametrize("retries", ALL_RETRIES, ids=lambda retries: retries.base.key)
 def test_a_base_above_its_maximum_is_refused(retries):
     properties = Properties({retries.base.key: "5001", retries.maximum.key: "5000"})
 
@@ -139,7 +139,7 @@ def test_a_base_above_its_maximum_is_refused(retries):
 
 
 def test_a_policy_reads_its_four_properties():
-    retries = table.GETRECORDS_RETRIES
+    retries = GETRECORDS_RETRIES
     keys = (retries.max_retries, retries.base, retries.maximum, retries.exponent)
     policy = retries.policy(Properties({declared.key: str(number) for number, declared in enumerate(keys, 1)}))
 

@@ -6,7 +6,8 @@ import recordpublisher.plugins.spark.options
 import recordpublisher.plugins.spark.writer.write_options  # noqa: F401 - declares properties, as `options` does
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, declared_properties
+from recordpublisher.publishers.properties.declaration import declared_properties
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.units import parse_with_unit
 
 load_registry()

@@ -10,8 +10,7 @@ import typer
 
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
-from recordpublisher.publishers.properties import table as property_table  # noqa: F401 - declares properties
-from recordpublisher.publishers.properties.properties import Property, declared_properties
+from recordpublisher.publishers.properties.declaration import Property, declared_properties
 
 from ..output import json_text, styled
 
@@ -82,9 +81,9 @@ Written by `recordpublisher properties --markdown`: change the declarations in t
 
 A property has one key, compared without case. A job's properties are a mapping in Python, options in Spark, or a Java properties
 file (`Properties.from_file`). In Python they are keyword arguments, too: the key without `flink.` or `aws.`, with `_` for each dot
-(`rp.consume("orders", request_timeout="10s")`), or the shorter name that the tables
-show. A value that does not parse is a `ConfigurationError` that names key, value and what is valid; an unknown key is a warning
-with the nearest known key, also without its prefix (`initpos`, `region`). Only keys of another name space (`my.own.key`) are ignored.
+(`rp.consume("orders", request_timeout="10s")`). Where a table names a shorter one, both are accepted. A value that does not parse is a
+`ConfigurationError` that names key, value and what is valid; an unknown key is a warning with the nearest known key, also without its
+prefix (`initpos`, `region`). Only keys of another name space (`my.own.key`) are ignored.
 
 Defaults are those of FLIP-128 for its keys, and those of the Flink connector for all others. Where the connector's default differs, it is
 given in parentheses.

@@ -13,7 +13,12 @@ from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import print_note
@@ -119,8 +124,8 @@ class Examination:
 
     def _needs_aws(self) -> bool:
         """Whether region and credentials matter: a plugin may read something else."""
-        store = back_end_of(self._properties.value(table.STATE_URI) or "")
-        publisher = self._properties.value(table.RECORD_PUBLISHER)
+        store = back_end_of(self._properties.value(STATE_URI) or "")
+        publisher = self._properties.value(RECORD_PUBLISHER)
         return bool(self._sources or self._targets) or publisher == "DYNAMODB_STREAMS" or store in ("S3", "DYNAMODB")
 
     async def _of_kinesis(self) -> list[Finding]:
@@ -146,7 +151,7 @@ class Examination:
         return findings
 
     def _glue(self) -> list[Finding]:
-        if (self._properties.value(table.DESERIALIZER) or "").lower() != "glue":
+        if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
         words = "the id of a schema version is in the records: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
@@ -158,8 +163,8 @@ def _is_of_aws(url: str) -> bool:
 
 def _targets(properties: Properties) -> list[str]:
     """The streams of the Kinesis sink, and of one for dead letters."""
-    sinks = {table.SINK: table.SINK_STREAM.key}
-    if properties.value(table.ON_POISON) == "DEAD_LETTER":
-        sinks[table.DEAD_LETTER_SINK] = table.DEAD_LETTER.key + table.SINK_STREAM.key.removeprefix("flink.sink.")
+    sinks = {SINK: SINK_STREAM.key}
+    if properties.value(ON_POISON) == "DEAD_LETTER":
+        sinks[DEAD_LETTER_SINK] = DEAD_LETTER.key + SINK_STREAM.key.removeprefix("flink.sink.")
     named = [properties.get(key) for sink, key in sinks.items() if (properties.value(sink) or "").lower() == "kinesis"]
     return [*dict.fromkeys(each for each in named if each)]

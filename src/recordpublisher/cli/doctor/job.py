@@ -25,15 +25,11 @@ from recordpublisher.plugins.stores.durable_files import why_not_writable
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore, folder_of
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retries import SQL_RETRIES
-from recordpublisher.publishers.properties.table import (
-    DEAD_LETTER_SINK,
-    SHARD_ASSIGNMENT,
-    SINK,
-    STATE_URI,
-    TAKEOVER,
-)
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
 from .running import check_assignment, check_generation, check_group

@@ -22,8 +22,8 @@ from recordpublisher.publishers.kinesis.credentials import provider_name
 from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import ENDPOINT, REGION
 from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
 
 from .findings import Finding, NotCheckedError, examine

@@ -5,8 +5,9 @@ from __future__ import annotations
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .findings import Finding, NotCheckedError, Verdict, examine, examine_all

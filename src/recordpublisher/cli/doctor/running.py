@@ -10,8 +10,8 @@ from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.lag.stored_positions import PositionsReader
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL
 
 from .findings import NotCheckedError
 

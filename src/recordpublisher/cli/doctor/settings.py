@@ -9,8 +9,11 @@ from typing import Any
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import Properties, Property
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TRACKER, WATERMARK_STRATEGY
+from recordpublisher.publishers.properties.properties import Properties
 
 from .findings import Finding, examine
 
@@ -38,18 +41,18 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
 
 def _publisher(registry: Registry, properties: Properties) -> type[RecordPublisherFactory] | None:
     try:
-        return registry.publishers.get(properties.value(table.RECORD_PUBLISHER), table.RECORD_PUBLISHER.key)
+        return registry.publishers.get(properties.value(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
     except ConfigurationError:  # it is not installed, which is another finding
         return None
 
 
 def _plugins(registry: Registry, properties: Properties) -> str:
     named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
-        (registry.publishers, table.RECORD_PUBLISHER),
-        (registry.trackers, table.TRACKER),
-        (registry.deserializers, table.DESERIALIZER),
-        (registry.watermark_strategies, table.WATERMARK_STRATEGY),
-        (registry.shard_assigners, table.SHARD_ASSIGNER),
+        (registry.publishers, RECORD_PUBLISHER),
+        (registry.trackers, TRACKER),
+        (registry.deserializers, DESERIALIZER),
+        (registry.watermark_strategies, WATERMARK_STRATEGY),
+        (registry.shard_assigners, SHARD_ASSIGNER),
     )
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, CONSUMER_TAGS, REGISTRATION
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import (
-    CONSUMER_ARN,
-    CONSUMER_NAME,
-    CONSUMER_TAGS,
-    RECORD_PUBLISHER,
-    REGISTRATION,
-)
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end

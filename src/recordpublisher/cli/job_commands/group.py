@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import STATE_URI
 
 from ..execution import run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties

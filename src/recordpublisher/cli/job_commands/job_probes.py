@@ -14,8 +14,9 @@ from recordpublisher.plugins.lag.stored_positions import (
     stores_positions,
 )
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SINK, STATE_URI
 
 
 @asynccontextmanager

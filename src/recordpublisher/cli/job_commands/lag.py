@@ -12,8 +12,8 @@ from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, 
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CHECKPOINT_INTERVAL, STATE_URI
 
 from ..execution import ALARM, print_error, run_to_end, run_until_signal
 from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, read_job_or_stream

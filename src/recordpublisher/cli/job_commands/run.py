@@ -15,8 +15,8 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, TAKEOVER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT, TAKEOVER
 
 from ..execution import arguments_as_options, one_line
 from ..logs.log_options import given_log_options

@@ -9,7 +9,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
-from recordpublisher.publishers.properties.table import CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import json_text, table

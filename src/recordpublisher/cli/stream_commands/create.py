@@ -8,7 +8,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
+from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
 from ..service_calls import call_service

@@ -12,8 +12,8 @@ import typer
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED
 
 from ..execution import FAILED, print_error, print_note, run_until_signal
 from ..line_records import PartitionKey, blocks_of_lines, partition_key

@@ -9,8 +9,8 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..known_shards import known_shard

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.table import JOB_NAME, SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 from ..sink import State
 

@@ -6,7 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    STARTUP_TIMEOUT,
+    SYNC_INTERVAL,
+    TRACKER_TIMEOUT,
+    WATERMARK_GROUP,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 from .group_member import GroupMember, MemberConfig
@@ -37,14 +42,14 @@ class RemoteTracker(WatermarkTracker):
     async def open(self, subtask: int, parallelism: int) -> None:
         """Set which subtask this is; the first report joins."""
         given = self._properties
-        sync_interval_ms = given.value(table.SYNC_INTERVAL)
+        sync_interval_ms = given.value(SYNC_INTERVAL)
         self.config = MemberConfig(
-            group=given.value(table.WATERMARK_GROUP) or DEFAULT_GROUP,
+            group=given.value(WATERMARK_GROUP) or DEFAULT_GROUP,
             subtask=subtask,
             parallelism=parallelism,
             sync_interval_ms=sync_interval_ms,
-            timeout_ms=max(given.value(table.TRACKER_TIMEOUT), 3 * sync_interval_ms),
-            startup_timeout_ms=given.value(table.STARTUP_TIMEOUT),
+            timeout_ms=max(given.value(TRACKER_TIMEOUT), 3 * sync_interval_ms),
+            startup_timeout_ms=given.value(STARTUP_TIMEOUT),
         )
         self.member = GroupMember(self.config, self._clock.now_ms() * 1000, self.now())
 

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
 )
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.table import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
 from ..checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import COMPRESSION, MAX_DECOMPRESSED_BYTES
 
 GZIP_WINDOW = zlib.MAX_WBITS | 16
 """zlib: a gzip header and trailer around the deflated data."""

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.records import RecordBatch
 
 from .avro import decode, parse_schema, schema_of

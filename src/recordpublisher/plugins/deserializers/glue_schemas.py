@@ -15,8 +15,9 @@ from aiobotocore.config import AioConfig
 from recordpublisher.publishers.errors import FatalKinesisError, TransientError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials, translate_errors
 from recordpublisher.publishers.kinesis.error_mapping import reject_malformed
+from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import GLUE_ENDPOINT, REQUEST_TIMEOUT
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger("recordpublisher.deserializers")

@@ -11,8 +11,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.formats import (
+    PROTOBUF_DESCRIPTOR_FILE,
+    PROTOBUF_MESSAGE,
+    PROTOBUF_MODULE,
+)
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import PROTOBUF_DESCRIPTOR_FILE, PROTOBUF_MESSAGE, PROTOBUF_MODULE
 from recordpublisher.publishers.records import RecordBatch
 
 

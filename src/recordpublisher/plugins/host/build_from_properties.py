@@ -18,7 +18,19 @@ from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
+from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    DESERIALIZER,
+    ON_POISON,
+    SYNC_INTERVAL,
+    TRACKER,
+    TRACKER_TIMEOUT,
+    WATERMARK_GROUP,
+    WATERMARK_STRATEGY,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
@@ -29,10 +41,10 @@ _SINK_PREFIX = "flink.sink."
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
     """The sink of `flink.sink`. Raises: ConfigurationError."""
-    name = properties.value(table.SINK)
+    name = properties.value(SINK)
     if name is None:
-        raise ConfigurationError(table.SINK.key, None, ", ".join(registry.sinks.names()))
-    return registry.sinks.get(name, table.SINK.key)(properties)  # type: ignore[call-arg]
+        raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
+    return registry.sinks.get(name, SINK.key)(properties)  # type: ignore[call-arg]
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
@@ -41,50 +53,50 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     It gets the job's properties with two changes: its settings are those under `flink.deadletter.` instead of `flink.sink.`, and its
     job name has the suffix " dead letters".
     """
-    if properties.value(table.ON_POISON) != "DEAD_LETTER":
+    if properties.value(ON_POISON) != "DEAD_LETTER":
         return None
-    name = properties.value(table.DEAD_LETTER_SINK)
+    name = properties.value(DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {table.ON_POISON.key}=DEAD_LETTER"
-        raise ConfigurationError(table.DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
-    sink_class = registry.sinks.get(name, table.DEAD_LETTER_SINK.key)
+        reason = f"needed by {ON_POISON.key}=DEAD_LETTER"
+        raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
+    sink_class = registry.sinks.get(name, DEAD_LETTER_SINK.key)
     return sink_class(_dead_letter_properties(properties))  # type: ignore[call-arg]
 
 
 def _dead_letter_properties(properties: Properties) -> Properties:
-    job = properties.value(table.JOB_NAME)
-    own = properties.with_prefix(table.DEAD_LETTER).items()
+    job = properties.value(JOB_NAME)
+    own = properties.with_prefix(DEAD_LETTER).items()
     settings = {_SINK_PREFIX + key: value for key, value in own if key != "sink"}
     others = {key: value for key, value in properties.items() if not key.lower().startswith(_SINK_PREFIX)}
-    return Properties({**others, **settings, table.JOB_NAME.key: None if job is None else f"{job} dead letters"})
+    return Properties({**others, **settings, JOB_NAME.key: None if job is None else f"{job} dead letters"})
 
 
 def build_state_store(registry: Registry, properties: Properties) -> StateStore | None:
     """The store for the scheme of `flink.state.uri`; None without a URI. Raises: ConfigurationError."""
-    uri = properties.value(table.STATE_URI)
+    uri = properties.value(STATE_URI)
     if uri is None:
         return None
-    store_class = registry.state_stores.get(back_end_of(uri), table.STATE_URI.key)
+    store_class = registry.state_stores.get(back_end_of(uri), STATE_URI.key)
     return store_class(properties)  # type: ignore[call-arg]
 
 
 def build_metrics_exporters(registry: Registry, properties: Properties) -> list[MetricsExporter]:
     """The exporters of `flink.metrics.exporters`, none if it is not set. Raises: ConfigurationError."""
-    names = [name.strip() for name in (properties.value(table.METRICS_EXPORTERS) or "").split(",")]
-    chosen = dict.fromkeys(registry.metrics_exporters.get(name, table.METRICS_EXPORTERS.key) for name in names if name)
+    names = [name.strip() for name in (properties.value(METRICS_EXPORTERS) or "").split(",")]
+    chosen = dict.fromkeys(registry.metrics_exporters.get(name, METRICS_EXPORTERS.key) for name in names if name)
     return [exporter_class(properties) for exporter_class in chosen]  # type: ignore[call-arg]
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
     """The deserialiser of `flink.deserializer`. Raises: ConfigurationError."""
-    deserializer_class = registry.deserializers.get(properties.value(table.DESERIALIZER) or "", table.DESERIALIZER.key)
+    deserializer_class = registry.deserializers.get(properties.value(DESERIALIZER) or "", DESERIALIZER.key)
     return deserializer_class(properties)  # type: ignore[call-arg]
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:
     """Makes a strategy of `flink.watermark.strategy` for each shard. Raises: ConfigurationError."""
     strategy_class = registry.watermark_strategies.get(
-        properties.value(table.WATERMARK_STRATEGY) or "", table.WATERMARK_STRATEGY.key
+        properties.value(WATERMARK_STRATEGY) or "", WATERMARK_STRATEGY.key
     )
     return lambda: strategy_class(properties)  # type: ignore[call-arg]
 
@@ -92,9 +104,7 @@ def watermark_strategy_factory(registry: Registry, properties: Properties) -> Ca
 def build_shard_assigner(registry: Registry, properties: Properties) -> ShardAssigner:
     """The assigner of `flink.shard.assigner`. Its number is taken modulo the parallelism, as in Flink's connector: a shard with a number
     outside that range would have no owner. Raises: ConfigurationError."""
-    assigner_class = registry.shard_assigners.get(
-        properties.value(table.SHARD_ASSIGNER) or "", table.SHARD_ASSIGNER.key
-    )
+    assigner_class = registry.shard_assigners.get(properties.value(SHARD_ASSIGNER) or "", SHARD_ASSIGNER.key)
     assigner: ShardAssigner = assigner_class(properties)
     return lambda shard, parallelism: assigner(shard, parallelism) % parallelism
 
@@ -114,13 +124,13 @@ def build_tracker(
 
     Raises: ConfigurationError for an unknown name or a missing setting of the tracker (C2).
     """
-    tracker_class = registry.trackers.get(properties.value(table.TRACKER) or "", table.TRACKER.key)
-    group = properties.value(table.WATERMARK_GROUP)
+    tracker_class = registry.trackers.get(properties.value(TRACKER) or "", TRACKER.key)
+    group = properties.value(WATERMARK_GROUP)
     if tracker_class is not InProcessTracker:
         if group is None:
-            properties = properties.merged({table.WATERMARK_GROUP.key: ",".join(streams)})
+            properties = properties.merged({WATERMARK_GROUP.key: ",".join(streams)})
         return tracker_class(properties)  # type: ignore[call-arg]
-    timeout_ms = max(properties.value(table.TRACKER_TIMEOUT), 3 * properties.value(table.SYNC_INTERVAL))
+    timeout_ms = max(properties.value(TRACKER_TIMEOUT), 3 * properties.value(SYNC_INTERVAL))
     tracker = InProcessTracker(parallelism=parallelism, clock=clock, timeout_ms=timeout_ms)
     if group is None and parallelism == 1:
         return tracker

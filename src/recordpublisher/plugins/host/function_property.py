@@ -8,7 +8,8 @@ from typing import Any
 
 from recordpublisher.publishers.checks import Check
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, Property
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.properties import Properties
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:

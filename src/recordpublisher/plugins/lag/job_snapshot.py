@@ -6,8 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import ALARM_INTERVAL, IDLE_INTERVAL
 
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -16,8 +16,10 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import ALARM_INTERVAL, GETRECORDS_RETRIES, IDLE_INTERVAL
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard

@@ -18,13 +18,13 @@ from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import (
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.metrics import (
     CLOUDWATCH_FILE,
     CLOUDWATCH_NAMESPACE,
     CLOUDWATCH_SHARDS,
-    JOB_NAME,
 )
+from recordpublisher.publishers.properties.properties import Properties
 
 from .exported_metrics import is_known
 from .periodic_exporter import PeriodicExporter

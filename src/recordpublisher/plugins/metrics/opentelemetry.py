@@ -10,8 +10,9 @@ from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JOB_NAME, OPENTELEMETRY_ENDPOINT
 
 from .exported_metrics import (
     EXPORTED_SHARD_METRICS,

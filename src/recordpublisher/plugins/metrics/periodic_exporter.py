@@ -7,8 +7,8 @@ import logging
 from abc import abstractmethod
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskMetrics
+from recordpublisher.publishers.properties.groups.metrics import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import METRICS_INTERVAL
 
 log = logging.getLogger("recordpublisher.metrics")
 

@@ -12,8 +12,8 @@ from typing import Any
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name

@@ -14,8 +14,9 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.takeover.first_group import store_as_group
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import LEASE_DURATION, SHARD_ASSIGNMENT, SINK, STATE_URI
 
 from ..host.build_from_properties import build_sink, build_state_store
 from ..host.manager import load_registry

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.table import INITIAL_POSITION
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.shards import Shard
 
 from .imported_position import ImportedPosition

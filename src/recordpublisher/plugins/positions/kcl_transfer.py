@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name

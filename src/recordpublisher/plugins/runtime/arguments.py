@@ -8,8 +8,8 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
 
 
 def checked_properties(given: Mapping[str, object] | None, settings: JobSettings, **arguments: object) -> Properties:

@@ -10,7 +10,7 @@ from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.event_time import timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -35,7 +35,7 @@ def batch_decorator_factory(
     values = build_deserializer(registry, properties) if deserializer is None else CallableDeserializer(deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
-    on_poison, limit = OnPoison[properties.value(table.ON_POISON)], properties.value(table.FUTURE_LIMIT)
+    on_poison, limit = OnPoison[properties.value(ON_POISON)], properties.value(FUTURE_LIMIT)
     decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
     skipped_log = SkippedRecordsLog(log)
 

@@ -20,7 +20,8 @@ from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFact
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -41,11 +42,11 @@ class BoundedReader:
 
     def __init__(self, properties: Properties, publisher: str | None = None, clock: Clock | None = None) -> None:
         registry = load_registry()
-        name = publisher or properties.value(table.RECORD_PUBLISHER) or ""
-        made = registry.publishers.get(name, table.RECORD_PUBLISHER.key)
+        name = publisher or properties.value(RECORD_PUBLISHER) or ""
+        made = registry.publishers.get(name, RECORD_PUBLISHER.key)
         self._clock = clock or SystemClock()
         check_bounded(properties)
-        self._settings = FetcherSettings.of(properties.merged({table.LOOKAHEAD.key: None}))
+        self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
@@ -125,4 +126,4 @@ class _SharedFactory(RecordPublisherFactory):
 
 
 async def _reject_latest(stream: str) -> int:
-    raise ConfigurationError(table.INITIAL_POSITION.key, "LATEST", "a pinned position for bounded reads")
+    raise ConfigurationError(INITIAL_POSITION.key, "LATEST", "a pinned position for bounded reads")

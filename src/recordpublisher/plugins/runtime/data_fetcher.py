@@ -26,8 +26,8 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.settings import JobSettings
+from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.records import Record
 
 from ..host.build_from_properties import (
@@ -105,7 +105,7 @@ class DataFetcher:
         check_function("on_alarm", on_alarm, "a function of an Alarm")
         check_function("watermark_assigner", watermark_assigner)
         registry = registry or load_registry()
-        publisher = registry.publishers.get(given.value(table.RECORD_PUBLISHER) or "", table.RECORD_PUBLISHER.key)
+        publisher = registry.publishers.get(given.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
         given.check()  # after the plugins were imported: they declare properties of their own
         publisher.check(given, list(names.given.values()))
         of_fetcher = FetcherSettings.of(given)

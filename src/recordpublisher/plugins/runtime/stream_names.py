@@ -11,8 +11,8 @@ from typing import TypeAlias, cast
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties.groups.job import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
 from recordpublisher.publishers.stream_arns import stream_name
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 

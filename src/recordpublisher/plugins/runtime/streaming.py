@@ -10,9 +10,9 @@ from typing import Any, Unpack
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.settings import JobSettings
-from recordpublisher.publishers.properties.table import INITIAL_POSITION
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .arguments import checked_properties

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.properties.groups.sinks import CALLBACK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CALLBACK
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import UserFunction, for_log
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import Properties, Property
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
 
 from ..stores.by_location import read_claim_store_of
@@ -176,7 +178,7 @@ class SparkOptions:
 
         Raises: ConfigurationError with option, value and what is valid (C2).
         """
-        properties = with_loaded_stream(own_options(options, has_default=(table.ON_DATA_LOSS,)), (STREAMS, STREAM))
+        properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
         warn_of_unknown_options(properties, _READ_OPTIONS)
         return cls(
@@ -201,7 +203,7 @@ class SparkOptions:
     @property
     def publisher(self) -> str:
         """The publisher's name, upper case (P5)."""
-        return (self.properties.value(table.RECORD_PUBLISHER) or "POLLING").upper()
+        return (self.properties.value(RECORD_PUBLISHER) or "POLLING").upper()
 
     @property
     def is_fan_out(self) -> bool:

@@ -7,12 +7,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from recordpublisher.publishers.properties.properties import (
-    Properties,
-    Property,
-    UnknownPropertyWarning,
-    declared_properties,
-)
+from recordpublisher.publishers.properties.declaration import Property, declared_properties
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 from .peers.option_table import PEERS
 

@@ -18,8 +18,9 @@ from recordpublisher.publishers.kinesis.bounded_http_session import read_body
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.kinesis.error_mapping import MalformedResponseError, translate
+from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import REQUEST_TIMEOUT, STATE_ENDPOINT
 
 T = TypeVar("T")
 CONCURRENCY = 32

@@ -22,8 +22,9 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.takeover.to_subtasks import take_over_group
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
+from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JOB_NAME, LEASE_DURATION, STATE_URI, TAKEOVER
 
 from .durable_files import why_not_writable
 from .folder import FolderStore

@@ -24,8 +24,8 @@ from ..kinesis import (
 )
 from ..kinesis.listing import server_time_ms_or_none
 from ..positions import PositionType, StartingPosition
+from ..properties.groups.polling import DYNAMODB_EMPTY_READS
 from ..properties.properties import Properties
-from ..properties.table import DYNAMODB_EMPTY_READS
 from ..records import UserRecord
 from ..shards import HashRange, Shard
 

@@ -8,25 +8,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..errors import ConfigurationError
-from ..properties.properties import Properties
-from ..properties.table import (
+from ..properties.groups.fanout import (
     CONSUMER_ARN,
     CONSUMER_NAME,
     CONSUMER_TAGS,
-    DEREGISTER_RETRIES,
     DEREGISTER_TIMEOUT,
     DEREGISTRATION,
-    DESCRIBE_CONSUMER_RETRIES,
-    DESCRIBE_STREAM_RETRIES,
     INACTIVITY_TIMEOUT,
-    LIST_SHARDS_RETRIES,
-    REGISTER_RETRIES,
     REGISTER_TIMEOUT,
     REGISTRATION,
-    SUBSCRIBE_RETRIES,
     SUBSCRIBE_TIMEOUT,
     UNREAD_TIMEOUT,
 )
+from ..properties.groups.retries import (
+    DEREGISTER_RETRIES,
+    DESCRIBE_CONSUMER_RETRIES,
+    DESCRIBE_STREAM_RETRIES,
+    LIST_SHARDS_RETRIES,
+    REGISTER_RETRIES,
+    SUBSCRIBE_RETRIES,
+)
+from ..properties.properties import Properties
 from ..retry import RetryPolicy
 from ..stream_arns import ConsumerArn, has_own_name, stream_name
 from .recoverable_errors import RecoverableErrors

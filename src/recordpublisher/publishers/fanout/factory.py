@@ -12,8 +12,8 @@ from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
 from ..positions import StartingPosition
+from ..properties.groups.access import ENDPOINT
 from ..properties.properties import Properties
-from ..properties.table import ENDPOINT
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import ConfigurationError, KinesisError
+from ..properties.groups.fanout import RECOVERABLE_ERRORS
 from ..properties.properties import Properties
-from ..properties.table import RECOVERABLE_ERRORS
 
 _KEY = re.compile(r"(\d+)\]\.exception")
 _NAME = re.compile(r"\w+([.$]\w+)*")

@@ -16,9 +16,9 @@ from ..errors import (
     RetriesExhaustedError,
     TransientError,
 )
+from ..kinesis.listing import is_shard_listed
 from ..kinesis.ports import ListingPort
 from ..retry import RetryPolicy, call_with_retries
-from ..shard_lookup import is_shard_listed
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..properties.table import LIST_SHARDS_RETRIES
+from ..properties.groups.retries import LIST_SHARDS_RETRIES
 from ..retry import call_with_retries
 from .ports import ReadResponse, RecordDistribution
 from .run_sync import run_sync

@@ -14,8 +14,8 @@ from botocore.utils import FileWebIdentityTokenLoader
 
 from ..errors import ConfigurationError
 from ..password_masking import MASK
-from ..properties.properties import Properties, Property
-from ..properties.table import (
+from ..properties.declaration import Property
+from ..properties.groups.access import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,
@@ -28,6 +28,7 @@ from ..properties.table import (
     SESSION_TOKEN,
     WEB_IDENTITY_FILE,
 )
+from ..properties.properties import Properties
 from .bounded_http_session import BoundedHttpSession
 from .checked_credentials import CheckedCredentials, check_keys, is_header_text, sdk_errors
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError
+from ..properties.groups.access import ENDPOINT, REGION, REGION_ENDPOINT
 from ..properties.properties import Properties
-from ..properties.table import ENDPOINT, REGION, REGION_ENDPOINT
 from ..stream_arns import arn_of, region_of_arn
 from .credentials import profile_session
 

@@ -26,7 +26,8 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..properties.table import CREDENTIALS_PROVIDER, ENDPOINT, INITIAL_POSITION
+from ..properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT
+from ..properties.groups.publisher import INITIAL_POSITION
 from . import ca_bundle
 
 

@@ -14,8 +14,8 @@ from botocore import xform_name
 from botocore.loaders import create_loader
 
 from ..clock import Clock, SystemClock, observed_timeout
+from ..properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
 from ..properties.properties import Properties
-from ..properties.table import HTTP_CLIENT, REQUEST_TIMEOUT
 from .ca_bundle import ca_bundle_path
 from .codec.put_records import preset_body, replace_body
 from .codec.sdk_parser_override import RecordParserFactory

@@ -6,10 +6,10 @@ import functools
 
 from ..clock import Clock
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
+from ..kinesis.listing import is_shard_listed
 from ..kinesis.ports import ListingPort, PollingPort
 from ..positions import StartingPosition
 from ..retry import RetryPolicy, call_with_retries
-from ..shard_lookup import is_shard_listed
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .rate_control import MAX_ITERATOR_AGE_SECONDS, retry_pause_seconds

@@ -1,79 +1,22 @@
-"""Properties: a mapping of strings that returns typed, checked values. Property: one declaration (C1)."""
+"""Properties: a mapping of strings that returns typed, checked values (C1)."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
+from .declaration import Property, declared_properties, find_property, is_secret
+from .java_file import read_properties_file
+from .keywords import property_of_keyword
+from .unknown_keys import warn_if_unknown
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from .generated.settings import Settings
 
 T = TypeVar("T")
-
-_DECLARED: dict[str, Property[Any]] = {}
-_IGNORED: dict[str, str] = {}
-_PREFIXES = ("flink", "aws")
-
-
-@dataclass(frozen=True, slots=True)
-class Property(Generic[T]):
-    """One declared property: key, type, default, unit and description (C1).
-
-    `parse` turns text into the value and raises ValueError; `valid` describes the valid values. A key that ends in `.` or `[`
-    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` is its section on the reference page.
-    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours). `argument` is the keyword
-    argument, where it is not made from the key.
-    """
-
-    key: str
-    parse: Callable[[str], T]
-    default: T
-    valid: str
-    sentence: str
-    unit: str = ""
-    group: str = ""
-    secret: bool = False
-    aliases: tuple[str, ...] = ()
-    type_name: str = ""
-    connector: str = ""
-    argument: str = ""
-
-    @property
-    def keyword(self) -> str:
-        """The keyword argument in Python: the key without `flink.` or `aws.`, with `_` for each dot, unless it has another name."""
-        key = re.sub(r"^(flink|aws)\.", "", self.key)
-        return self.argument or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether this stands for every key that begins with `key`."""
-        return self.key.endswith((".", "["))
-
-    @property
-    def spelling(self) -> str:
-        """The key as shown to people; a prefix has a placeholder."""
-        ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
-        return self.key + ending
-
-
-def declare(declared: Property[T]) -> Property[T]:
-    """Register a property; plugins declare theirs with it, too."""
-    for key in (declared.key, *declared.aliases):
-        _DECLARED[key.lower()] = declared
-    return declared
-
-
-def declared_properties() -> list[Property[Any]]:
-    """Every declared property once, in the order of declaration."""
-    return list(dict.fromkeys(_DECLARED.values()))
 
 
 class Properties(Mapping[str, str]):
@@ -87,10 +30,11 @@ class Properties(Mapping[str, str]):
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
         merged: dict[str, object] = dict(mapping or {})
-        if settings:
-            from .keywords import properties_of
-
-            merged |= properties_of(settings, Properties(mapping))
+        for keyword, value in settings.items():
+            if value is not None:
+                declared = property_of_keyword(keyword, value)
+                _check_same(keyword, value, declared, Properties(merged))
+                merged[declared.key] = value
         given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
         spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins
@@ -169,8 +113,6 @@ class Properties(Mapping[str, str]):
 
         Raises: ConfigurationError when the file cannot be read.
         """
-        from .java_file import read_properties_file
-
         return cls(read_properties_file(Path(path)))
 
     def _spellings(self, declared: Property[Any]) -> list[str]:
@@ -179,67 +121,18 @@ class Properties(Mapping[str, str]):
 
 
 def _all_spellings(key: str) -> tuple[str, ...]:
-    declared = _DECLARED.get(key.lower())
+    declared = find_property(key)
     return (key,) if declared is None else (key, declared.key, *declared.aliases)
 
 
-def is_secret(key: str) -> bool:
-    """Whether a key's value must never be shown (C3): declared so, or named like a secret."""
-    declared = _DECLARED.get(key.lower())
-    if declared is not None:
-        return declared.secret
-    return any(word in key.lower() for word in ("secret", "pass", "pwd", "token", "accesskey", "apikey", "sslkey"))
-
-
-def warn_if_unknown(key: str) -> None:
-    """Warn of a key that was meant for us and has no effect, with the reason if it is Flink's, else with the nearest known key."""
-    lower_key = key.lower()
-    if _is_declared(lower_key) or not _is_meant_for_us(lower_key):
+def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:
+    """Raises: ConfigurationError when a property has another value than its keyword argument."""
+    own = Properties({declared.key: value})
+    if not others.is_set(declared) or others.value(declared) == own.value(declared):
         return
-    foreign = next((reason for stem, reason in _IGNORED.items() if lower_key.startswith(stem.lower())), None)
-    message = (
-        f"property '{key}' has no effect here: {foreign}"
-        if foreign
-        else f"unknown property '{key}' is ignored{_hint(lower_key)}"
-    )
-    warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
-
-
-def declare_ignored(reasons: Mapping[str, str]) -> None:
-    """Register keys of Flink (or prefixes of them) that have no effect here, each with the reason."""
-    _IGNORED.update(reasons)
-
-
-def _is_declared(lower_key: str) -> bool:
-    if lower_key in _DECLARED:
-        return not _DECLARED[lower_key].is_prefix
-    return any(declared.is_prefix and lower_key.startswith(key) for key, declared in _DECLARED.items())
-
-
-def _is_meant_for_us(lower_key: str) -> bool:
-    """Whether a key has our prefix, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
-    stem, dot, _ = lower_key.partition(".")
-    return not dot or bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
-
-
-def _ending_in(lower_key: str) -> list[str]:
-    """The known keys that are the given key behind a prefix, shortest first."""
-    return sorted((known for known in _DECLARED if known.endswith("." + lower_key)), key=len)
-
-
-def _hint(lower_key: str) -> str:
-    spelled = lower_key.replace("_", ".")  # as in AWS_REGION
-    complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
-    nearest = _ending_in(spelled) or next(filter(None, map(_nearest, (spelled, *complete))), [])
-    return f"; did you mean '{_DECLARED[nearest[0]].key}'?" if nearest else ""
-
-
-def _nearest(lower_key: str) -> list[str]:
-    return difflib.get_close_matches(lower_key, _DECLARED, n=1)
-
-
-class UnknownPropertyWarning(UserWarning):
-    """A property is not known and has no effect."""
+    ours, theirs = (MASK if declared.secret else properties.value(declared) for properties in (own, others))
+    reason = f"the keyword argument '{keyword}' has the value {ours!r}"
+    raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
 
 
 def _as_text(value: object) -> str:

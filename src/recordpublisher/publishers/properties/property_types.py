@@ -1,4 +1,4 @@
-"""The types of properties: each function declares a property with its parser and its description of valid values."""
+"""The types of properties: each function declares a property of one type."""
 
 from __future__ import annotations
 
@@ -7,137 +7,145 @@ import re
 from collections.abc import Callable
 from typing import Any, overload
 
-from .properties import Property, declare
+from .declaration import Property, declare
 from .units import EXAMPLES, parse_with_unit
 
 NO_MAXIMUM = 2**62
 
 
-@overload
-def text(key: str, sentence: str, default: str, **more: Any) -> Property[str]: ...
-@overload
-def text(key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
-def text(key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
-    """Any text that is not empty; None when it is not given and there is no default."""
-    return declare(
-        Property(key, _parse_not_empty, default, "a text that is not empty", sentence, type_name="string", **more)
-    )
+class PropertyGroup:
+    """A section of the reference page. Its methods declare the section's properties: each with its parser and its valid values.
 
-
-def choice(
-    key: str, sentence: str, default: str, options: tuple[str, ...], *, note: str = "", **more: Any
-) -> Property[str]:
-    """One of some names, without case. `note`: what to know about the last of them."""
-
-    def parse(given: str) -> str:
-        if given.upper() not in options:
-            raise ValueError(given)
-        return given.upper()
-
-    valid = ", ".join(options) + (f" ({note})" if note else "")
-    return declare(Property(key, parse, default, valid, sentence, type_name="enum", **more))
-
-
-def integer(
-    key: str,
-    sentence: str,
-    default: int,
-    minimum: int = 0,
-    maximum: int = NO_MAXIMUM,
-    also: tuple[int, ...] = (),
-    unit: str = "",
-    **more: Any,
-) -> Property[int]:
-    """A whole number in a range; `also` are further values with a special meaning (-1: off).
-
-    With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is taken too.
+    `more` are fields of `Property`: `secret`, `aliases`, `connector`, `argument`.
     """
-    return declare(
-        Property(
-            key,
-            _range_parser(minimum, maximum, also, unit),
-            default,
-            _describe_range("a whole number", minimum, maximum, also, unit),
-            sentence,
-            unit=unit,
-            type_name="int",
-            **more,
-        )
-    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.properties: list[Property[Any]] = []
+
+    @overload
+    def text(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]: ...
+    @overload
+    def text(self, key: str, sentence: str, default: None = None, **more: Any) -> Property[str | None]: ...
+    def text(self, key: str, sentence: str, default: str | None = None, **more: Any) -> Property[Any]:
+        """Any text that is not empty; None when it is not given and there is no default."""
+        return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
+
+    def choice(
+        self, key: str, sentence: str, default: str, options: tuple[str, ...], *, note: str = "", **more: Any
+    ) -> Property[str]:
+        """One of some names, without case. `note`: what to know about the last of them."""
+
+        def parse(text: str) -> str:
+            if text.upper() not in options:
+                raise ValueError(text)
+            return text.upper()
+
+        valid = ", ".join(options) + (f" ({note})" if note else "")
+        return self._declare("enum", key, sentence, default, valid, parse, **more)
+
+    def integer(
+        self,
+        key: str,
+        sentence: str,
+        default: int,
+        minimum: int = 0,
+        maximum: int = NO_MAXIMUM,
+        also: tuple[int, ...] = (),
+        unit: str = "",
+        **more: Any,
+    ) -> Property[int]:
+        """A whole number in a range; `also` are further values with a special meaning (-1: off).
+
+        With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is taken too.
+        """
+        parse = _range_parser(minimum, maximum, also, unit)
+        valid = _describe_range("a whole number", minimum, maximum, also, unit)
+        return self._declare("int", key, sentence, default, valid, parse, unit=unit, **more)
+
+    def optional_integer(
+        self, key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
+    ) -> Property[int | None]:
+        """As `integer`; not set has a special meaning."""
+        parse = _range_parser(minimum, maximum, (), unit)
+        valid = _describe_range("a whole number", minimum, maximum, (), unit)
+        return self._declare("int", key, sentence, None, valid, parse, unit=unit, **more)
+
+    def number(self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
+        """A finite decimal number not below a minimum."""
+
+        def parse(text: str) -> float:
+            value = float(_plain_digits(text))
+            if not math.isfinite(value) or value < minimum:
+                raise ValueError(text)
+            return value
+
+        return self._declare("double", key, sentence, default, f"a number of at least {minimum:g}", parse, **more)
+
+    def boolean(self, key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
+        """true or false."""
+
+        def parse(text: str) -> bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError(text)
+            return text.lower() == "true"
+
+        return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
+
+    def prefix(self, key: str, sentence: str, **more: Any) -> Property[str | None]:
+        """Every key that begins with `key`, which ends in a dot or bracket."""
+        valid = "a text that is not empty"
+        return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
+
+    def _declare(
+        self,
+        type_name: str,
+        key: str,
+        sentence: str,
+        default: Any,
+        valid: str,
+        parse: Callable[[str], Any],
+        **more: Any,
+    ) -> Property[Any]:
+        fields = {"group": self.name, "type_name": type_name, **more}
+        declared = declare(Property(key, parse, default, valid, sentence, **fields))
+        self.properties.append(declared)
+        return declared
 
 
-def optional_integer(
-    key: str, sentence: str, minimum: int = 0, maximum: int = NO_MAXIMUM, unit: str = "", **more: Any
-) -> Property[int | None]:
-    """As `integer`; not set has a special meaning."""
-    return declare(
-        Property(
-            key,
-            _range_parser(minimum, maximum, (), unit),
-            None,
-            _describe_range("a whole number", minimum, maximum, (), unit),
-            sentence,
-            unit=unit,
-            type_name="int",
-            **more,
-        )
-    )
+_of_plugins = PropertyGroup("")
+text, choice, integer, optional_integer = (
+    _of_plugins.text,
+    _of_plugins.choice,
+    _of_plugins.integer,
+    _of_plugins.optional_integer,
+)
+number, boolean, prefix = _of_plugins.number, _of_plugins.boolean, _of_plugins.prefix
+"""The same for plugins, which name the section: `text("my.key", "What it says.", group="My plugin")`."""
 
 
-def number(key: str, sentence: str, default: float, minimum: float = 0.0, **more: Any) -> Property[float]:
-    """A finite decimal number not below a minimum."""
-
-    def parse(given: str) -> float:
-        value = float(_plain_digits(given))
-        if not math.isfinite(value) or value < minimum:
-            raise ValueError(given)
-        return value
-
-    return declare(
-        Property(key, parse, default, f"a number of at least {minimum:g}", sentence, type_name="double", **more)
-    )
-
-
-def boolean(key: str, sentence: str, default: bool, **more: Any) -> Property[bool]:
-    """true or false."""
-
-    def parse(given: str) -> bool:
-        if given.lower() not in ("true", "false"):
-            raise ValueError(given)
-        return given.lower() == "true"
-
-    return declare(Property(key, parse, default, "true or false", sentence, type_name="boolean", **more))
-
-
-def prefix(key: str, sentence: str, **more: Any) -> Property[str | None]:
-    """Every key that begins with `key`, which ends in a dot or bracket."""
-    return declare(
-        Property(key, _parse_not_empty, None, "a text that is not empty", sentence, type_name="string per name", **more)
-    )
-
-
-def _parse_not_empty(given: str) -> str:
-    if not given:
+def _parse_not_empty(text: str) -> str:
+    if not text:
         raise ValueError("empty")
-    return given
+    return text
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:
-    def parse(given: str) -> int:
-        with_unit = parse_with_unit(given, unit)
-        value = int(_plain_digits(given)) if with_unit is None else with_unit
+    def parse(text: str) -> int:
+        with_unit = parse_with_unit(text, unit)
+        value = int(_plain_digits(text)) if with_unit is None else with_unit
         if value not in also and not minimum <= value <= maximum:
-            raise ValueError(given)
+            raise ValueError(text)
         return value
 
     return parse
 
 
-def _plain_digits(given: str) -> str:
+def _plain_digits(text: str) -> str:
     """Accept plain ASCII numbers only. Python also parses `1_000` and digits of other scripts."""
-    if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
-        raise ValueError(given)
-    return given
+    if not re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", text):
+        raise ValueError(text)
+    return text
 
 
 def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:

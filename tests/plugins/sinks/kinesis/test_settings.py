@@ -4,7 +4,8 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.properties import Properties, UnknownPropertyWarning
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 
 def settings(given=None, **arguments):

@@ -14,8 +14,9 @@ from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.properties import declared_properties
-from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED, ON_DATA_LOSS
+from recordpublisher.publishers.properties.declaration import declared_properties
+from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 
 AWSLABS, QUBOLE, DATABRICKS = PEERS
 KEYS = {AWSLABS: "awslabs-2.0.0.txt", QUBOLE: "qubole-1.2.0.txt", DATABRICKS: "databricks-19.txt"}

@@ -13,7 +13,7 @@ from recordpublisher.plugins.spark.service.new_data_watch import NewDataWatch, w
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -97,5 +97,5 @@ def test_the_first_look_ends_early_at_a_record_and_does_not_count_without_every_
 @pytest.mark.parametrize(("shards", "interval"), [(1, 1000), (100, 1000), (1800, 18_000), (100_000, 240_000)])
 def test_the_watch_makes_at_most_a_hundred_calls_a_second_of_one_record_each(shards, interval):
     properties = watch_properties(Properties({}), shards, 1000)
-    assert properties.value(table.GETRECORDS_INTERVAL) == interval
-    assert properties.value(table.GETRECORDS_MAX) == 1
+    assert properties.value(GETRECORDS_INTERVAL) == interval
+    assert properties.value(GETRECORDS_MAX) == 1

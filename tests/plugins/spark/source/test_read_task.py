@@ -24,8 +24,8 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retries import GETRECORDS_RETRIES
 
 from fakes.spark.simulated_kinesis import MemoryClaims, SimulatedKinesis
 

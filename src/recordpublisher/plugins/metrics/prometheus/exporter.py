@@ -7,8 +7,8 @@ import os
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import PROMETHEUS_ADDRESS
 
 from ..http_pages import HttpPages, Page
 from .text_format import CONTENT_TYPE, page_of

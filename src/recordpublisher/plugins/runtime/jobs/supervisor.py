@@ -16,9 +16,8 @@ import msgspec
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.trackers.tcp.server import TrackerServer
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import (
-    DRAIN_TIMEOUT,
+from recordpublisher.publishers.properties.groups.job import DRAIN_TIMEOUT
+from recordpublisher.publishers.properties.groups.values_and_time import (
     TRACKER,
     TRACKER_ADDRESS,
     TRACKER_TLS_CA,
@@ -26,6 +25,7 @@ from recordpublisher.publishers.properties.table import (
     TRACKER_TLS_KEY,
     TRACKER_TOKEN,
 )
+from recordpublisher.publishers.properties.properties import Properties
 
 from .termination import SubtaskFailedError, stop_on_signals
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JSONL_PATH
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from .sink import FileSink, Rejected, bytes_writer

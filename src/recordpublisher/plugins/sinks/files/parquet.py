@@ -14,8 +14,8 @@ try:
 except ImportError as error:
     raise ImportError("the parquet sink needs the extra 'parquet': pip install 'recordpublisher[parquet]'") from error
 
+from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import PARQUET_PATH
 from recordpublisher.publishers.records import RecordBatch
 
 from .sink import FileSink, Rejected

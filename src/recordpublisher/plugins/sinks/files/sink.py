@@ -15,8 +15,10 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.durable_files import make_folder, why_not_writable
 from recordpublisher.publishers.checks import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.properties import Properties, Property
-from recordpublisher.publishers.properties.table import FILE_BUFFER, SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 

@@ -6,7 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.kinesis_sink import (
+    AGGREGATION_ENABLED,
+    AGGREGATION_MAX_COUNT,
+    AGGREGATION_MAX_SIZE,
+    COLLECTION_MAX_COUNT,
+    COLLECTION_MAX_SIZE,
+    MAX_CONNECTIONS,
+    PUT_RETRIES,
+    RATE_LIMIT,
+    RECORD_MAX_BUFFERED_TIME,
+    SINK_FAIL_ON_ERROR,
+    SINK_ORDERING,
+    SINK_QUEUE_BYTES,
+    SINK_QUEUE_LIMIT,
+    SINK_WAIT_INTERVAL,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
@@ -52,24 +67,24 @@ class Settings:
         """Arguments override properties. Raises: ConfigurationError for an invalid value."""
         value = properties.value
         if ordering is not None:
-            value = properties.merged({table.SINK_ORDERING.key: ordering}).value
-        rate = value(table.RATE_LIMIT) / 100
+            value = properties.merged({SINK_ORDERING.key: ordering}).value
+        rate = value(RATE_LIMIT) / 100
         return cls(
-            queue_limit=value(table.SINK_QUEUE_LIMIT) if queue_limit is None else _checked_limit(queue_limit),
-            queue_bytes=value(table.SINK_QUEUE_BYTES),
-            wait_seconds=value(table.SINK_WAIT_INTERVAL) / 1000,
-            keeps_key_order=value(table.SINK_ORDERING) == "PER_KEY",
-            fails_on_error=value(table.SINK_FAIL_ON_ERROR) if fail_on_error is None else fail_on_error,
-            retries=table.PUT_RETRIES.policy(properties),
-            aggregates=value(table.AGGREGATION_ENABLED),
-            aggregate_count=value(table.AGGREGATION_MAX_COUNT),
-            aggregate_bytes=value(table.AGGREGATION_MAX_SIZE),
-            request_count=value(table.COLLECTION_MAX_COUNT),
-            request_bytes=value(table.COLLECTION_MAX_SIZE),
-            linger_seconds=value(table.RECORD_MAX_BUFFERED_TIME) / 1000,
+            queue_limit=value(SINK_QUEUE_LIMIT) if queue_limit is None else _checked_limit(queue_limit),
+            queue_bytes=value(SINK_QUEUE_BYTES),
+            wait_seconds=value(SINK_WAIT_INTERVAL) / 1000,
+            keeps_key_order=value(SINK_ORDERING) == "PER_KEY",
+            fails_on_error=value(SINK_FAIL_ON_ERROR) if fail_on_error is None else fail_on_error,
+            retries=PUT_RETRIES.policy(properties),
+            aggregates=value(AGGREGATION_ENABLED),
+            aggregate_count=value(AGGREGATION_MAX_COUNT),
+            aggregate_bytes=value(AGGREGATION_MAX_SIZE),
+            request_count=value(COLLECTION_MAX_COUNT),
+            request_bytes=value(COLLECTION_MAX_SIZE),
+            linger_seconds=value(RECORD_MAX_BUFFERED_TIME) / 1000,
             records_per_second=SHARD_RECORDS_PER_SECOND * rate,
             bytes_per_second=SHARD_BYTES_PER_SECOND * rate,
-            connections=value(table.MAX_CONNECTIONS),
+            connections=value(MAX_CONNECTIONS),
         )
 
 

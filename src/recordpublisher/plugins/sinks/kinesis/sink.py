@@ -11,8 +11,8 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import hash_key_from
 from recordpublisher.publishers.stream_arns import stream_name

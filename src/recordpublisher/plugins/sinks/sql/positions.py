@@ -10,7 +10,8 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
-from recordpublisher.publishers.properties.table import JOB_NAME, SQL_TABLE
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
 
 class PositionTable:

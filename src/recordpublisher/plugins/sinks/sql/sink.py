@@ -9,8 +9,10 @@ from sqlalchemy import Connection
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import JOB_NAME, SHARD_ASSIGNMENT, SQL_BUFFER, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.records import RecordBatch
 
 from .positions import PositionTable

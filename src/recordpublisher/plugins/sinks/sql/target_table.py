@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.table import SQL_TABLE
+from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
 from .rows import Row, RowBuilder, is_keyed_by_record, record_columns
 

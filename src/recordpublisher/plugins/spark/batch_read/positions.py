@@ -9,7 +9,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import text
 from recordpublisher.publishers.records import RecordBatch
@@ -93,7 +93,7 @@ class ReadPositions:
 
 
 def _start(properties: Properties) -> StartingPosition:
-    if not properties.is_set(table.INITIAL_POSITION):
+    if not properties.is_set(INITIAL_POSITION):
         return StartingPosition.trim_horizon()
     start = initial_position(properties)
     if start.type is PositionType.LATEST:
@@ -106,7 +106,7 @@ def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
         return now
     time = given.partition(" ")[2].strip() if given.upper().startswith("AT_TIMESTAMP ") else given
     try:
-        return EndPosition(initial_timestamp_ms(properties.merged({table.INITIAL_TIMESTAMP.key: time})))
+        return EndPosition(initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time})))
     except ConfigurationError as error:
         raise ConfigurationError(END_OPTION, given, f"{_VALID_END}; a time is {error.valid}") from None
 

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.properties.table import STATE_URI
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 
 from ..dropped_streams import dropped_streams
 from ..options import SparkOptions

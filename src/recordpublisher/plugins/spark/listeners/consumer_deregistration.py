@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CONSUMER_NAME
 
 from ..service.efo_consumers import deregister_consumers
 

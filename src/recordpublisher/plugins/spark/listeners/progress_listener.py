@@ -13,7 +13,7 @@ from recordpublisher.plugins.metrics.http_pages import HttpPages, Page
 from recordpublisher.plugins.metrics.prometheus.exporter import host_and_port
 from recordpublisher.plugins.metrics.prometheus.text_format import CONTENT_TYPE
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.table import PROMETHEUS_ADDRESS
+from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 
 from ..python_worker import worker_loop
 from .progress_metrics import page_of_queries

@@ -9,8 +9,10 @@ from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties import table
-from recordpublisher.publishers.properties.properties import Properties, Property, declared_properties
+from recordpublisher.publishers.properties.declaration import Property, declared_properties
+from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
 
 from ..start_by_shard import VALID_START
 from .option_table import PEERS, START, PeerOption
@@ -65,7 +67,7 @@ def _with_prefixes(given: Properties) -> Properties:
 def _translated(option: PeerOption, value: str) -> dict[str, str]:
     """Our properties for a value of theirs. Raises: ConfigurationError."""
     if option.values is START and value.upper().startswith("AT_TIMESTAMP "):
-        return {option.ours: "AT_TIMESTAMP", table.INITIAL_TIMESTAMP.key: value.partition(" ")[2].strip()}
+        return {option.ours: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: value.partition(" ")[2].strip()}
     if option.values:
         ours = option.values.get(value.lower())
         if ours is None:
@@ -73,7 +75,7 @@ def _translated(option: PeerOption, value: str) -> dict[str, str]:
             raise ConfigurationError(option.key, value, valid, reason=option.reason)
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
-    if option.ours == table.ENDPOINT.key and "://" not in value:
+    if option.ours == ENDPOINT.key and "://" not in value:
         value = f"https://{value}"  # the Java SDK takes a host, too
     declared = _declared(option.ours)
     try:
@@ -101,10 +103,10 @@ def _two_values(declared: Property[Any], key: str, value: str, other: str, other
 
 def _with_implied(own: Properties, options: Collection[PeerOption]) -> Properties:
     implied = {key: value for option in options for key, value in option.also.items() if key not in own}
-    endpoint = own.get(table.ENDPOINT.key)
+    endpoint = own.get(ENDPOINT.key)
     region = _AWS_ENDPOINT.fullmatch(endpoint) if options and endpoint else None
-    if region and table.REGION.key not in own:
-        implied[table.REGION.key] = region[1]
+    if region and REGION.key not in own:
+        implied[REGION.key] = region[1]
     return own.merged(implied)
 
 
@@ -136,7 +138,7 @@ def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> s
 
 
 def _subscribes(own: Properties) -> bool:
-    return (own.value(table.RECORD_PUBLISHER) or "").upper() == "EFO"
+    return (own.value(RECORD_PUBLISHER) or "").upper() == "EFO"
 
 
 def _own_spellings(option: PeerOption) -> set[str]:

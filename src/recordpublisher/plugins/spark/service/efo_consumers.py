@@ -10,8 +10,8 @@ from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.registration.eager_registration import register_eagerly
 from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CONSUMER_ARN, REGISTRATION
 
 
 def registered_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:

@@ -9,7 +9,9 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
 from recordpublisher.plugins.runtime.bounded_properties import check_bounded
 from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
 
 from ..options import SparkOptions
 
@@ -18,7 +20,7 @@ def check_job(options: SparkOptions) -> None:
     """Make every check that needs no call to Kinesis, including those of the tasks' fetchers (C2). Raises: ConfigurationError."""
     registry, properties = load_registry(), options.properties
     _warn_of_deregistration(options)
-    publisher = registry.publishers.get(options.publisher, table.RECORD_PUBLISHER.key)
+    publisher = registry.publishers.get(options.publisher, RECORD_PUBLISHER.key)
     publisher.check(properties, list(options.streams))
     initial_position(properties)
     FetcherSettings.of(properties)
@@ -30,13 +32,13 @@ def check_job(options: SparkOptions) -> None:
         build_tracker(registry, properties, options.streams, 1)
         return
     check_bounded(properties)
-    if properties.value(table.MAX_LAG) is not None:
-        warnings.warn(f"'{table.MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)
+    if properties.value(MAX_LAG) is not None:
+        warnings.warn(f"'{MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:
     """Spark does not tell a source that its query has ended (F8). The default is no wish of the user."""
-    key = table.DEREGISTRATION
+    key = DEREGISTRATION
     if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":
         remedy = "add the listener rp.spark.ConsumerDeregistration, or call rp.spark.deregister_consumers"
         text = f"'{key.key}' has no effect on Spark: the consumer stays registered when the query ends, and AWS charges for it; {remedy}"

@@ -21,7 +21,9 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.discovery_and_state import DISCOVERY_INTERVAL
+from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
@@ -113,7 +115,7 @@ class KinesisService:
             return
         publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
         properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
-        key = ("watch", publisher, properties.value(table.GETRECORDS_INTERVAL))
+        key = ("watch", publisher, properties.value(GETRECORDS_INTERVAL))
         self._watch = NewDataWatch(
             worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)), worker_loop()
         )
@@ -143,7 +145,7 @@ class KinesisService:
 
     async def _discover(self) -> None:
         """List all streams periodically, also after errors (S3); with a negative interval once, for streams that are new to the job."""
-        interval = self._options.properties.value(table.DISCOVERY_INTERVAL) / 1000
+        interval = self._options.properties.value(DISCOVERY_INTERVAL) / 1000
         while True:
             for name in self._names:
                 await self._list_again(name)
@@ -172,5 +174,5 @@ class KinesisService:
 
 
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
-    made: RecordPublisherFactory = load_registry().publishers.get(publisher, table.RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
+    made: RecordPublisherFactory = load_registry().publishers.get(publisher, RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
     return made

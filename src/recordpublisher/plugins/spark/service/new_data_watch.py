@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -29,9 +29,7 @@ LONGEST_INTERVAL_MS = 240_000
 def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Properties:
     """The properties of the watch: it reads one record at a time, each shard once in `probe_ms`, or less often when there are many."""
     interval = min(LONGEST_INTERVAL_MS, max(probe_ms, MS_BETWEEN_CALLS * shards))
-    return properties.merged(
-        {table.GETRECORDS_MAX.key: 1, table.ADAPTIVE_READS.key: False, table.GETRECORDS_INTERVAL.key: interval}
-    )
+    return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
 class Background(Protocol):

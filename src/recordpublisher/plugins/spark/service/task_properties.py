@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import REGISTRATION
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:

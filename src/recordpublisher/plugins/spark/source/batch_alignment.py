@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher import watermark_functions
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL, LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .batch_offset import EMIT_NOTHING, ShardOffset
@@ -37,9 +37,9 @@ class AlignmentSettings:
     def of(cls, properties: Properties) -> AlignmentSettings:
         """From the job's properties."""
         return cls(
-            properties.value(table.LOOKAHEAD),
-            properties.value(table.IDLE_INTERVAL),
-            properties.value(table.TRACKER_TIMEOUT),
+            properties.value(LOOKAHEAD),
+            properties.value(IDLE_INTERVAL),
+            properties.value(TRACKER_TIMEOUT),
         )
 
     def emit_limit(self, global_watermark: int | None) -> int | None:

@@ -18,8 +18,8 @@ from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, StateError
+from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retries import ALL_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.shards import Shard
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows

@@ -20,7 +20,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.retention_check import Gap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
@@ -33,7 +33,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 def accepts_data_loss(properties: Properties) -> bool:
     """Whether the job goes on without records that are past retention."""
-    return properties.value(table.ON_DATA_LOSS) == "CONTINUE"
+    return properties.value(ON_DATA_LOSS) == "CONTINUE"
 
 
 def lost_shards(

@@ -11,9 +11,10 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text
-from recordpublisher.publishers.properties.table import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH, ON_POISON
 
 _GROUP = "Spark"
 FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")

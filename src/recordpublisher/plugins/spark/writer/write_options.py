@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from recordpublisher.plugins.sinks.kinesis.settings import Settings
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import optional_integer, text
-from recordpublisher.publishers.properties.table import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 
 from ..options import STREAM, with_loaded_stream
 from ..outages import MAX_OUTAGE

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import SQL_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 
 from .engines import engine_of, on_connect

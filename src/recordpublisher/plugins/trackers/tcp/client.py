@@ -10,7 +10,7 @@ from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatReq
 from recordpublisher.fetcher.coordination.remote_tracker import RemoteTracker
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_ADDRESS, TRACKER_TOKEN
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
@@ -40,9 +40,9 @@ class TcpTracker(RemoteTracker):
     ) -> None:
         super().__init__(properties, clock)
         self._host, self._port = _address(properties)
-        token = properties.value(table.TRACKER_TOKEN)
+        token = properties.value(TRACKER_TOKEN)
         if token is None:
-            raise ConfigurationError(table.TRACKER_TOKEN.key, None, "the token that the tracker was started with")
+            raise ConfigurationError(TRACKER_TOKEN.key, None, "the token that the tracker was started with")
         self._token = token
         check_context(tls, ssl.PROTOCOL_TLS_CLIENT)
         self._tls = tls or client_context(properties)
@@ -153,8 +153,8 @@ def _problem(is_replaced: bool, rejection: str | None) -> str | None:
 
 
 def _address(properties: Properties) -> tuple[str, int]:
-    given = properties.value(table.TRACKER_ADDRESS)
+    given = properties.value(TRACKER_ADDRESS)
     host, _, port = (given or "").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise ConfigurationError(table.TRACKER_ADDRESS.key, given, "host:port of the tracker")
+        raise ConfigurationError(TRACKER_ADDRESS.key, given, "host:port of the tracker")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -6,7 +6,12 @@ import ssl
 from pathlib import Path
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties import table
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    TRACKER_ADDRESS,
+    TRACKER_TLS_CA,
+    TRACKER_TLS_CERTIFICATE,
+    TRACKER_TLS_KEY,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 _CERTIFICATES = "a file of certificates in PEM form"
@@ -20,19 +25,19 @@ _OUT_OF_DATES = (9, 10)
 
 def client_context(properties: Properties) -> ssl.SSLContext | None:
     """The context of a subtask by its properties; None without `flink.watermark.tracker.tls.ca`: no TLS. Raises: ConfigurationError."""
-    ca = properties.value(table.TRACKER_TLS_CA)
-    certificate = properties.value(table.TRACKER_TLS_CERTIFICATE)
-    key = properties.value(table.TRACKER_TLS_KEY)
+    ca = properties.value(TRACKER_TLS_CA)
+    certificate = properties.value(TRACKER_TLS_CERTIFICATE)
+    key = properties.value(TRACKER_TLS_KEY)
     if ca is None:
-        given = table.TRACKER_TLS_CERTIFICATE if certificate is not None else table.TRACKER_TLS_KEY
+        given = TRACKER_TLS_CERTIFICATE if certificate is not None else TRACKER_TLS_KEY
         if properties.is_set(given):
-            raise ConfigurationError(table.TRACKER_TLS_CA.key, None, _CERTIFICATES, reason=f"needed by {given.key}")
+            raise ConfigurationError(TRACKER_TLS_CA.key, None, _CERTIFICATES, reason=f"needed by {given.key}")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
-    _load_ca(context, table.TRACKER_TLS_CA.key, ca)
-    _load_certificate(context, table.TRACKER_TLS_CERTIFICATE.key, certificate, table.TRACKER_TLS_KEY.key, key)
+    _load_ca(context, TRACKER_TLS_CA.key, ca)
+    _load_certificate(context, TRACKER_TLS_CERTIFICATE.key, certificate, TRACKER_TLS_KEY.key, key)
     return context
 
 
@@ -84,21 +89,21 @@ def _tls_problem(error: ssl.SSLError) -> str:
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {table.TRACKER_TLS_CA.key}, "
-            f"within its dates, and with the host of {table.TRACKER_ADDRESS.key} as a subject alternative name"
+            f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {TRACKER_TLS_CA.key}, "
+            f"within its dates, and with the host of {TRACKER_ADDRESS.key} as a subject alternative name"
         )
     if reason in _NOT_TLS:
-        return f"it does not speak TLS, and {table.TRACKER_TLS_CA.key} is set"
+        return f"it does not speak TLS, and {TRACKER_TLS_CA.key} is set"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
-        return f"it rejects this subtask's certificate ({table.TRACKER_TLS_CERTIFICATE.key}): {_words(error)}"
+        return f"it rejects this subtask's certificate ({TRACKER_TLS_CERTIFICATE.key}): {_words(error)}"
     return f"TLS failed: {_words(error)}"
 
 
 def silence_hint(context: ssl.SSLContext | None) -> str:
     """What may be wrong when a tracker closes the connection or stays silent before it has sent anything."""
     if context is None:
-        return f"if it serves TLS, set {table.TRACKER_TLS_CA.key}"
-    return f"it may want a client certificate, or another one ({table.TRACKER_TLS_CERTIFICATE.key})"
+        return f"if it serves TLS, set {TRACKER_TLS_CA.key}"
+    return f"it may want a client certificate, or another one ({TRACKER_TLS_CERTIFICATE.key})"
 
 
 def rejection_of_client(error: OSError) -> str:

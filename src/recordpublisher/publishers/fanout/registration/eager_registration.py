@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.kinesis import run_sync
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import CONSUMER_ARN
 from recordpublisher.publishers.stream_arns import arn_of, stream_name
 
 from ..config import FanOutConfig, RegistrationType

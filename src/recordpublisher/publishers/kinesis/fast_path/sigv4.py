@@ -14,7 +14,7 @@ from botocore.utils import normalize_url_path
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
-from recordpublisher.publishers.properties.table import CREDENTIALS_PROVIDER
+from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER
 
 from ..endpoint import host_header
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
 
 if TYPE_CHECKING:
     from .http2_sender import Http2Sender

@@ -22,7 +22,7 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
+from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..error_mapping import StreamLostError
 from .http2_stream import Http2Stream

@@ -10,7 +10,7 @@ from botocore.httpsession import ProxyConfiguration
 from botocore.utils import get_environ_proxies
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.table import HTTP_PROTOCOL
+from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..endpoint import host_header
 from .http2_pool import Http2ConnectionPool

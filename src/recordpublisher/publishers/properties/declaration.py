@@ -1,0 +1,93 @@
+"""Property: the declaration of one property; and which keys are declared, by us and by plugins (C1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Generic[T]):
+    """One declared property: key, type, default, unit and description (C1).
+
+    `parse` turns text into the value and raises ValueError; `valid` describes the valid values. A key that ends in `.` or `[`
+    is a prefix (`flink.stream.efo.consumerarn.<stream>`). `aliases` are older spellings. `group` is its section on the reference page.
+    `connector` is the default of Flink's connector where it differs from ours (the FLIP's numbers are ours). `argument` is a shorter
+    keyword argument than the one that is made from the key.
+    """
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    valid: str
+    sentence: str
+    unit: str = ""
+    group: str = ""
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+    type_name: str = ""
+    connector: str = ""
+    argument: str = ""
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The keyword arguments: the short one, if it has one, and the key without `flink.` or `aws.`, with `_` for each dot."""
+        key = re.sub(r"^(flink|aws)\.", "", self.key)
+        from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
+        return (self.argument, from_key) if self.argument else (from_key,)
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether this stands for every key that begins with `key`."""
+        return self.key.endswith((".", "["))
+
+    @property
+    def spelling(self) -> str:
+        """The key as shown to people; a prefix has a placeholder."""
+        ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
+        return self.key + ending
+
+
+class PropertyValues(Protocol):
+    """Typed values of properties. `Properties` is one."""
+
+    def value(self, declared: Property[T]) -> T:
+        """The typed value, or the default. Raises: ConfigurationError with key, value and what is valid."""
+
+
+_declared: dict[str, Property[Any]] = {}
+"""By key and alias, in lower case."""
+
+
+def declare(declared: Property[T]) -> Property[T]:
+    """Register a property; plugins declare theirs with it, too."""
+    for key in (declared.key, *declared.aliases):
+        _declared[key.lower()] = declared
+    return declared
+
+
+def declared_properties() -> list[Property[Any]]:
+    """Every declared property once, in the order of declaration."""
+    return list(dict.fromkeys(_declared.values()))
+
+
+def declared_keys() -> list[str]:
+    """Keys and aliases of all declared properties, in lower case."""
+    return list(_declared)
+
+
+def find_property(key: str) -> Property[Any] | None:
+    """The property with this key or alias, compared without case. A prefix has its own key only."""
+    return _declared.get(key.lower())
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key's value must never be shown (C3): declared so, or named like a secret."""
+    declared = find_property(key)
+    if declared is not None:
+        return declared.secret
+    return any(word in key.lower() for word in ("secret", "pass", "pwd", "token", "accesskey", "apikey", "sslkey"))

@@ -1,0 +1,405 @@
+"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class JobSettings(TypedDict, total=False):
+    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+
+    region: str
+    """`aws.region`: The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own
+    region."""
+    endpoint: str
+    """`aws.endpoint`: Another endpoint than the region's, for example an embedded one."""
+    credentials_provider: Literal["AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"]
+    """`aws.credentials.provider`: Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain)."""
+    credentials_provider_basic_accesskeyid: str
+    """`aws.credentials.provider.basic.accesskeyid`: Access key id for BASIC."""
+    credentials_provider_basic_secretkey: str
+    """`aws.credentials.provider.basic.secretkey`: Secret key for BASIC."""
+    credentials_provider_basic_sessiontoken: str
+    """`aws.credentials.provider.basic.sessiontoken`: Session token for BASIC."""
+    credentials_provider_profile_name: str
+    """`aws.credentials.provider.profile.name`: Profile for PROFILE."""
+    credentials_provider_profile_path: str
+    """`aws.credentials.provider.profile.path`: Credentials file for PROFILE."""
+    credentials_provider_role_arn: str
+    """`aws.credentials.provider.role.arn`: Role for ASSUME_ROLE and WEB_IDENTITY_TOKEN."""
+    credentials_provider_role_sessionname: str
+    """`aws.credentials.provider.role.sessionname`: Session name of the role."""
+    credentials_provider_role_externalid: str
+    """`aws.credentials.provider.role.externalid`: External id of the role."""
+    credentials_provider_role_stsendpoint: str
+    """`aws.credentials.provider.role.stsendpoint`: Another STS endpoint."""
+    credentials_provider_webidentitytoken_file: str
+    """`aws.credentials.provider.webidentitytoken.file`: Token file for WEB_IDENTITY_TOKEN."""
+    request_timeout: int | str
+    """`aws.request.timeout`: Deadline of one call, except for subscriptions. In ms."""
+    http_client: Literal["OWN", "SDK"]
+    """`aws.http.client`: HTTP client of GetRecords, GetShardIterator and PutRecords: OWN, plain HTTP/1.1 at a fraction of the CPU, or
+    SDK, with its hooks. Through a proxy the SDK's is always used."""
+    job_name: str
+    """`flink.job.name`: Name of the job: separates jobs that share a database for their state. Elsewhere each job has a
+    `flink.state.uri` of its own."""
+    streams_interval: int | str
+    """`flink.streams.interval`: How often a file or function of streams is looked at again (S10). In ms."""
+    job_drain_timeout: int | str
+    """`flink.job.drain.timeout`: How long `recordpublisher run` lets subtasks drain after another one failed, before it stops them. In
+    s."""
+    publisher: str
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5)."""
+    stream_recordpublisher: str
+    """The same as `publisher`."""
+    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
+    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    """The same as `start`."""
+    start_timestamp: str
+    """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format."""
+    stream_initpos_timestamp: str
+    """The same as `start_timestamp`."""
+    start_timestamp_format: str
+    """`flink.stream.initpos.timestamp.format`: Java SimpleDateFormat of the start timestamp, with a year."""
+    stream_initpos_timestamp_format: str
+    """The same as `start_timestamp_format`."""
+    shard_getrecords_maxrecordcount: int
+    """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
+    shard_getrecords_intervalmillis: int | str
+    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next (R1); less than the
+    iterator's five minutes. In ms."""
+    shard_getrecords_tip_intervalmillis: int | str
+    """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives: leaves reads
+    of a quiet shard to other readers. Not set: flink.shard.getrecords.intervalmillis. More than 5 s between reads would not count in
+    full as idle time (W3). In ms."""
+    shard_adaptivereads: bool
+    """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1)."""
+    consumer_name: str
+    """`flink.stream.efo.consumername`: Name of the stream consumer, unique for each independent job; required for LAZY and EAGER."""
+    stream_efo_consumername: str
+    """The same as `consumer_name`."""
+    stream_efo_registration: Literal["LAZY", "EAGER", "NONE"]
+    """`flink.stream.efo.registration`: When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job."""
+    stream_efo_tags: str
+    """`flink.stream.efo.tags`: Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by
+    commas."""
+    stream_registerstreamconsumer_timeout: int | str
+    """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. In s."""
+    stream_deregisterstreamconsumer_timeout: int | str
+    """`flink.stream.deregisterstreamconsumer.timeout`: How long to wait for a deregistration. In s."""
+    shard_subscribetoshard_timeout: int | str
+    """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. In s."""
+    http_protocol_version: Literal["HTTP1_1", "HTTP2"]
+    """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP1_1 with a connection for each subscription, or HTTP2 with many on
+    one (needs the extra http2)."""
+    shard_subscribetoshard_inactivity_timeout: int | str
+    """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is considered half open, and is
+    reopened (F5; the service sends one about every 5 s). In ms."""
+    shard_subscribetoshard_unread_timeout: int | str
+    """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed, and
+    reopened when there is capacity (F5). In ms."""
+    stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that
+    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command. On Spark a query never does:
+    `rp.spark.ConsumerDeregistration` does."""
+    dynamodb_tip_empty_reads: int
+    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip, since the service does
+    not return how far behind a reader is."""
+    state_endpoint: str
+    """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
+    shard_discovery_intervalmillis: int | str
+    """`flink.shard.discovery.intervalmillis`: Interval of shard discovery (S3); -1 never. In ms."""
+    shard_assigner: str
+    """`flink.shard.assigner`: Which subtask reads which shard (S9): UNIFORM or a plugin's name."""
+    shard_assignment: Literal["STATIC", "ELASTIC"]
+    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same
+    flink.state.uri (in a database: and the same flink.job.name) share them; any of them may join, leave or fail while the others run."""
+    lease_duration: int | str
+    """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
+    long. In ms."""
+    state_takeover: bool
+    """`flink.state.takeover`: Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set
+    it for one start, or use `run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep
+    positions and refuse it."""
+    state_dataloss: Literal["FAIL", "CONTINUE"]
+    """`flink.state.dataloss`: When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE
+    and count it."""
+    state_uri: str
+    """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
+    state_checkpoint_interval: int | str
+    """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
+    deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
+    """`flink.deserializer.compression`: How payloads are compressed; the deserialiser gets them decompressed. ZSTD and SNAPPY (block
+    format) need the extra `compression`."""
+    deserializer_decompressed_max_bytes: int | str
+    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a record that cannot be
+    deserialised. In bytes."""
+    deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or
+    DEAD_LETTER."""
+    watermark_timestamp_field: str
+    """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
+    watermark_outoforderness_millis: int | str
+    """`flink.watermark.outoforderness.millis`: Bound of the out-of-orderness within a shard: how far the watermark is behind the event
+    times. In ms."""
+    watermark_future_limit: int | str
+    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks (W12); -1
+    off. In ms."""
+    watermark_strategy: str
+    """`flink.watermark.strategy`: From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a
+    plugin's name."""
+    watermark_lookahead_millis: int | str
+    """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not
+    set: off; 0 is allowed. In ms."""
+    watermark_alignment_max_lag: int | str
+    """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the job's most advanced shard is not
+    waited for (W12). Not set: off. In ms."""
+    shard_idle_interval: int | str
+    """`flink.shard.idle.interval`: Time without records after which a shard is idle (W3); -1 waits for every shard (W2). In ms."""
+    watermark_sync_interval: int | str
+    """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark (W7). In ms."""
+    watermark_emit_interval: int | str
+    """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets (W1). In ms."""
+    watermark_tracker: str
+    """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name (W10)."""
+    watermark_tracker_address: str
+    """`flink.watermark.tracker.address`: host:port of the tracker; TCP needs it."""
+    watermark_tracker_token: str
+    """`flink.watermark.tracker.token`: Token with which the tracker was started; TCP needs it."""
+    watermark_tracker_tls_ca: str
+    """`flink.watermark.tracker.tls.ca`: File of CA certificates (PEM) that the tracker's certificate is checked with. Not set: no TLS."""
+    watermark_tracker_tls_certificate: str
+    """`flink.watermark.tracker.tls.certificate`: File of this job's certificate (PEM), for a tracker that asks clients for one."""
+    watermark_tracker_tls_key: str
+    """`flink.watermark.tracker.tls.key`: File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password)."""
+    watermark_tracker_timeout: int | str
+    """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded (W6); at least three sync intervals.
+    In ms."""
+    watermark_startup_timeout: int | str
+    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask, in time in which this process runs
+    (W6, W10). In ms."""
+    watermark_group: str
+    """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do (W6). Not set: over TCP
+    the names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    deserializer_avro_schema: str
+    """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
+    deserializer_avro_schema_file: str
+    """`flink.deserializer.avro.schema.file`: A file with the Avro schema of the records (`.avsc`)."""
+    deserializer_glue_endpoint: str
+    """`flink.deserializer.glue.endpoint`: Another endpoint of the Glue Schema Registry, for example of a VPC."""
+    deserializer_protobuf_message: str
+    """`flink.deserializer.protobuf.message`: The full name of the Protobuf message in each record, for example `shop.Order`."""
+    deserializer_protobuf_descriptor_file: str
+    """`flink.deserializer.protobuf.descriptor.file`: A file of descriptors with the message: `protoc --include_imports
+    --descriptor_set_out=FILE`. Either this or `flink.deserializer.protobuf.module`."""
+    deserializer_protobuf_module: str
+    """`flink.deserializer.protobuf.module`: The Python module that protoc generated, for example `orders_pb2`."""
+    subtask_queue_bytes: int | str
+    """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask (P6). In bytes."""
+    shard_queue_bytes: int | str
+    """`flink.shard.queue.bytes`: Memory budget of one shard's queue (P6). In bytes."""
+    shard_queue_records: int
+    """`flink.shard.queue.records`: Records in one shard's queue."""
+    shard_getrecords_maxretries: int
+    """`flink.shard.getrecords.maxretries`: Failures of GetRecords in a row, without progress between them, before the job fails."""
+    shard_getrecords_backoff_base: int | str
+    """`flink.shard.getrecords.backoff.base`: First back-off of GetRecords. In ms."""
+    shard_getrecords_backoff_max: int | str
+    """`flink.shard.getrecords.backoff.max`: Largest back-off of GetRecords. In ms."""
+    shard_getrecords_backoff_expconst: float
+    """`flink.shard.getrecords.backoff.expconst`: Growth of the back-off of GetRecords."""
+    shard_getiterator_maxretries: int
+    """`flink.shard.getiterator.maxretries`: Failures of GetShardIterator in a row, without progress between them, before the job fails."""
+    shard_getiterator_backoff_base: int | str
+    """`flink.shard.getiterator.backoff.base`: First back-off of GetShardIterator. In ms."""
+    shard_getiterator_backoff_max: int | str
+    """`flink.shard.getiterator.backoff.max`: Largest back-off of GetShardIterator. In ms."""
+    shard_getiterator_backoff_expconst: float
+    """`flink.shard.getiterator.backoff.expconst`: Growth of the back-off of GetShardIterator."""
+    list_shards_maxretries: int
+    """`flink.list.shards.maxretries`: Failures of ListShards in a row, without progress between them, before the job fails."""
+    list_shards_backoff_base: int | str
+    """`flink.list.shards.backoff.base`: First back-off of ListShards. In ms."""
+    list_shards_backoff_max: int | str
+    """`flink.list.shards.backoff.max`: Largest back-off of ListShards. In ms."""
+    list_shards_backoff_expconst: float
+    """`flink.list.shards.backoff.expconst`: Growth of the back-off of ListShards."""
+    stream_describe_maxretries: int
+    """`flink.stream.describe.maxretries`: Failures of DescribeStreamSummary in a row, without progress between them, before the job
+    fails."""
+    stream_describe_backoff_base: int | str
+    """`flink.stream.describe.backoff.base`: First back-off of DescribeStreamSummary. In ms."""
+    stream_describe_backoff_max: int | str
+    """`flink.stream.describe.backoff.max`: Largest back-off of DescribeStreamSummary. In ms."""
+    stream_describe_backoff_expconst: float
+    """`flink.stream.describe.backoff.expconst`: Growth of the back-off of DescribeStreamSummary."""
+    stream_describestreamconsumer_maxretries: int
+    """`flink.stream.describestreamconsumer.maxretries`: Failures of DescribeStreamConsumer in a row, without progress between them,
+    before the job fails."""
+    stream_describestreamconsumer_backoff_base: int | str
+    """`flink.stream.describestreamconsumer.backoff.base`: First back-off of DescribeStreamConsumer. In ms."""
+    stream_describestreamconsumer_backoff_max: int | str
+    """`flink.stream.describestreamconsumer.backoff.max`: Largest back-off of DescribeStreamConsumer. In ms."""
+    stream_describestreamconsumer_backoff_expconst: float
+    """`flink.stream.describestreamconsumer.backoff.expconst`: Growth of the back-off of DescribeStreamConsumer."""
+    stream_liststreamconsumers_maxretries: int
+    """`flink.stream.liststreamconsumers.maxretries`: Failures of ListStreamConsumers in a row, without progress between them, before the
+    job fails."""
+    stream_liststreamconsumers_backoff_base: int | str
+    """`flink.stream.liststreamconsumers.backoff.base`: First back-off of ListStreamConsumers. In ms."""
+    stream_liststreamconsumers_backoff_max: int | str
+    """`flink.stream.liststreamconsumers.backoff.max`: Largest back-off of ListStreamConsumers. In ms."""
+    stream_liststreamconsumers_backoff_expconst: float
+    """`flink.stream.liststreamconsumers.backoff.expconst`: Growth of the back-off of ListStreamConsumers."""
+    stream_registerstreamconsumer_maxretries: int
+    """`flink.stream.registerstreamconsumer.maxretries`: Failures of RegisterStreamConsumer in a row, without progress between them,
+    before the job fails."""
+    stream_registerstreamconsumer_backoff_base: int | str
+    """`flink.stream.registerstreamconsumer.backoff.base`: First back-off of RegisterStreamConsumer. In ms."""
+    stream_registerstreamconsumer_backoff_max: int | str
+    """`flink.stream.registerstreamconsumer.backoff.max`: Largest back-off of RegisterStreamConsumer. In ms."""
+    stream_registerstreamconsumer_backoff_expconst: float
+    """`flink.stream.registerstreamconsumer.backoff.expconst`: Growth of the back-off of RegisterStreamConsumer."""
+    stream_deregisterstreamconsumer_maxretries: int
+    """`flink.stream.deregisterstreamconsumer.maxretries`: Failures of DeregisterStreamConsumer in a row, without progress between them,
+    before the job fails."""
+    stream_deregisterstreamconsumer_backoff_base: int | str
+    """`flink.stream.deregisterstreamconsumer.backoff.base`: First back-off of DeregisterStreamConsumer. In ms."""
+    stream_deregisterstreamconsumer_backoff_max: int | str
+    """`flink.stream.deregisterstreamconsumer.backoff.max`: Largest back-off of DeregisterStreamConsumer. In ms."""
+    stream_deregisterstreamconsumer_backoff_expconst: float
+    """`flink.stream.deregisterstreamconsumer.backoff.expconst`: Growth of the back-off of DeregisterStreamConsumer."""
+    shard_subscribetoshard_maxretries: int
+    """`flink.shard.subscribetoshard.maxretries`: Failures of SubscribeToShard in a row, without progress between them, before the job
+    fails."""
+    shard_subscribetoshard_backoff_base: int | str
+    """`flink.shard.subscribetoshard.backoff.base`: First back-off of SubscribeToShard. In ms."""
+    shard_subscribetoshard_backoff_max: int | str
+    """`flink.shard.subscribetoshard.backoff.max`: Largest back-off of SubscribeToShard. In ms."""
+    shard_subscribetoshard_backoff_expconst: float
+    """`flink.shard.subscribetoshard.backoff.expconst`: Growth of the back-off of SubscribeToShard."""
+    sql_transaction_maxretries: int
+    """`flink.sql.transaction.maxretries`: Failures of a transaction of the sql sink or state store in a row, without progress between
+    them, before the job fails."""
+    sql_transaction_backoff_base: int | str
+    """`flink.sql.transaction.backoff.base`: First back-off of a transaction of the sql sink or state store. In ms."""
+    sql_transaction_backoff_max: int | str
+    """`flink.sql.transaction.backoff.max`: Largest back-off of a transaction of the sql sink or state store. In ms."""
+    sql_transaction_backoff_expconst: float
+    """`flink.sql.transaction.backoff.expconst`: Growth of the back-off of a transaction of the sql sink or state store."""
+    deadletter_sink: str
+    """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7)."""
+    sink_sql_uri: str
+    """`flink.sink.sql.uri`: The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."""
+    sink_sql_table: str
+    """`flink.sink.sql.table`: The table of the sql sink, with its schema if needed; created with the columns of a record when it is
+    missing."""
+    sink_sql_buffer_bytes: int | str
+    """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one. In bytes."""
+    sink_jsonl_path: str
+    """`flink.sink.jsonl.path`: The folder of the jsonl sink."""
+    sink_parquet_path: str
+    """`flink.sink.parquet.path`: The folder of the parquet sink."""
+    sink_file_buffer_bytes: int | str
+    """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one. In bytes."""
+    sink_callback_function: str
+    """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
+    sink_map_function: str
+    """`flink.sink.map.function`: The function of the map sink, as module:function. It is called for each record."""
+    sink_map_concurrency: int
+    """`flink.sink.map.concurrency`: Calls of the function at a time."""
+    sink_map_ordering: Literal["PER_KEY", "PER_SHARD", "NONE"]
+    """`flink.sink.map.ordering`: Records that are handled one after the other: of one partition key, of one shard, or none."""
+    sink_map_batch_size: int
+    """`flink.sink.map.batch.size`: Above 1 the function gets a list of records."""
+    sink_map_batch_wait: int | str
+    """`flink.sink.map.batch.wait`: How long a list waits for more records. In ms."""
+    sink_map_retries: int
+    """`flink.sink.map.retries`: How often a record that failed is handled again."""
+    sink_map_timeout: int | str
+    """`flink.sink.map.timeout`: When an async function is cancelled, which counts as a failure; not set: never. In ms."""
+    sink_map_max_age: int | str
+    """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
+    sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or do with it as `flink.deserializer.error`
+    says."""
+    sink_map_max_bytes: int | str
+    """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
+    sink_kinesis_stream: str
+    """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
+    sink_kinesis_queue_limit: int
+    """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits (K1); not set: as many as the bytes allow."""
+    sink_kinesis_queue_bytes: int | str
+    """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory (K1); not set: 10 MB for each shard, 128 MiB at most. In
+    bytes."""
+    sink_kinesis_wait_interval: int | str
+    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long, even if nothing was acknowledged (K1). In ms."""
+    sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
+    """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key
+    (K2)."""
+    sink_kinesis_failonerror: bool
+    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink (K3); otherwise it is passed to the callback,
+    counted and logged."""
+    sink_kinesis_putrecords_maxretries: int
+    """`flink.sink.kinesis.putrecords.maxretries`: Failures of PutRecords for one record in a row, without progress between them, before
+    the job fails."""
+    sink_kinesis_putrecords_backoff_base: int | str
+    """`flink.sink.kinesis.putrecords.backoff.base`: First back-off of PutRecords for one record. In ms."""
+    sink_kinesis_putrecords_backoff_max: int | str
+    """`flink.sink.kinesis.putrecords.backoff.max`: Largest back-off of PutRecords for one record. In ms."""
+    sink_kinesis_putrecords_backoff_expconst: float
+    """`flink.sink.kinesis.putrecords.backoff.expconst`: Growth of the back-off of PutRecords for one record."""
+    aggregation_enabled: bool
+    """`AggregationEnabled`: Whether records are put in KPL aggregates (K4)."""
+    aggregation_max_count: int
+    """`AggregationMaxCount`: Records in one aggregate."""
+    aggregation_max_size: int | str
+    """`AggregationMaxSize`: Size of one aggregate. In bytes."""
+    collection_max_count: int
+    """`CollectionMaxCount`: Kinesis records in one PutRecords call."""
+    collection_max_size: int | str
+    """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. In bytes."""
+    record_max_buffered_time: int | str
+    """`RecordMaxBufferedTime`: How long a record waits for others to fill a call or an aggregate (K1). In ms."""
+    rate_limit: int
+    """`RateLimit`: Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second)."""
+    max_connections: int
+    """`MaxConnections`: PutRecords calls at a time."""
+    metrics_exporters: str
+    """`flink.metrics.exporters`: Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines),
+    opentelemetry (OTLP), or a plugin's names."""
+    metrics_prometheus_address: str
+    """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz; only programs of this machine reach the
+    default. Port 0: any free port."""
+    metrics_interval: int | str
+    """`flink.metrics.interval`: How often an exporter that sends metrics does so: cloudwatch, opentelemetry. In ms."""
+    metrics_cloudwatch_file: str
+    """`flink.metrics.cloudwatch.file`: The file to which lines in CloudWatch's embedded metric format are appended; - is stdout."""
+    metrics_cloudwatch_namespace: str
+    """`flink.metrics.cloudwatch.namespace`: The namespace of the metrics in CloudWatch."""
+    metrics_cloudwatch_shards: bool
+    """`flink.metrics.cloudwatch.shards`: Whether the metrics of each shard are written too; CloudWatch bills each metric of each shard."""
+    metrics_opentelemetry_endpoint: str
+    """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
+    OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
+    alarm_interval: int | str
+    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long
+    (A2); -1 off. In ms."""
+
+
+class Settings(JobSettings, total=False):
+    """Keyword arguments of `Properties`: those of `DataFetcher`, and the properties that it takes as arguments of its own."""
+
+    streams: str
+    """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
+    streams_file: str
+    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs
+    (S10)."""
+    streams_function: str
+    """`flink.streams.function`: In place of flink.streams: a function, module:function, that returns names or ARNs; called again while
+    the job runs (S10)."""
+    sink: str
+    """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
+    deserializer: str
+    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name."""

@@ -1,0 +1,73 @@
+"""Properties of discovery and assignment of shards, state, memory."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+DISCOVERY_AND_STATE = PropertyGroup("Discovery and state")
+STATE_ENDPOINT = DISCOVERY_AND_STATE.text(
+    "flink.state.endpoint", "Another endpoint of S3 or DynamoDB than the region's."
+)
+DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
+    "flink.shard.discovery.intervalmillis",
+    "Interval of shard discovery (S3); -1 never.",
+    10_000,
+    minimum=1,
+    also=(-1,),
+    unit="ms",
+)
+SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
+    "flink.shard.assigner", "Which subtask reads which shard (S9): UNIFORM or a plugin's name.", "UNIFORM"
+)
+SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
+    "flink.shard.assignment",
+    "STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same flink.state.uri (in a database: and the "
+    "same flink.job.name) share them; any of them may join, leave or fail while the others run.",
+    "STATIC",
+    ("STATIC", "ELASTIC"),
+)
+LEASE_DURATION = DISCOVERY_AND_STATE.integer(
+    "flink.lease.duration",
+    "ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this long.",
+    20_000,
+    minimum=2_000,
+    unit="ms",
+)
+TAKEOVER = DISCOVERY_AND_STATE.boolean(
+    "flink.state.takeover",
+    "Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set it for one start, or use "
+    "`run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep positions and refuse it.",
+    False,
+)
+ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
+    "flink.state.dataloss",
+    "When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE and count it.",
+    "FAIL",
+    ("FAIL", "CONTINUE"),
+)
+STATE_URI = DISCOVERY_AND_STATE.text(
+    "flink.state.uri", "Where checkpoints are kept: a path or a registered store's URI."
+)
+CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
+    "flink.state.checkpoint.interval",
+    "Interval of checkpoints, if a state store is set; -1 only on stop.",
+    10_000,
+    minimum=1,
+    also=(-1,),
+    unit="ms",
+)
+
+MEMORY = PropertyGroup("Memory")
+SUBTASK_BYTES = MEMORY.integer(
+    "flink.subtask.queue.bytes",
+    "Memory budget of everything queued in a subtask (P6).",
+    128 * 2**20,
+    minimum=2**16,
+    unit="bytes",
+)
+SHARD_BYTES = MEMORY.integer(
+    "flink.shard.queue.bytes", "Memory budget of one shard's queue (P6).", 16 * 2**20, minimum=2**10, unit="bytes"
+)
+SHARD_RECORDS = MEMORY.integer(
+    "flink.shard.queue.records", "Records in one shard's queue.", 50_000, minimum=1, unit="records"
+)

@@ -1,0 +1,69 @@
+"""Properties of enhanced fan-out."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+FAN_OUT = PropertyGroup("Fan-out")
+CONSUMER_NAME = FAN_OUT.text(
+    "flink.stream.efo.consumername",
+    "Name of the stream consumer, unique for each independent job; required for LAZY and EAGER.",
+    argument="consumer_name",
+)
+REGISTRATION = FAN_OUT.choice(
+    "flink.stream.efo.registration",
+    "When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job.",
+    "LAZY",
+    ("LAZY", "EAGER", "NONE"),
+    aliases=("flink.stream.efo.registrar",),
+)
+CONSUMER_ARN = FAN_OUT.prefix(
+    "flink.stream.efo.consumerarn.", "ARN of the consumer of a stream; one for each stream with NONE."
+)
+CONSUMER_TAGS = FAN_OUT.text(
+    "flink.stream.efo.tags",
+    "Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by commas.",
+)
+REGISTER_TIMEOUT = FAN_OUT.integer(
+    "flink.stream.registerstreamconsumer.timeout",
+    "How long to wait for the consumer to become ACTIVE.",
+    60,
+    minimum=1,
+    unit="s",
+)
+DEREGISTER_TIMEOUT = FAN_OUT.integer(
+    "flink.stream.deregisterstreamconsumer.timeout", "How long to wait for a deregistration.", 60, minimum=1, unit="s"
+)
+SUBSCRIBE_TIMEOUT = FAN_OUT.integer(
+    "flink.shard.subscribetoshard.timeout", "Deadline for opening a subscription.", 60, minimum=1, unit="s"
+)
+HTTP_PROTOCOL = FAN_OUT.choice(
+    "aws.http.protocol.version",
+    "Protocol of SubscribeToShard: HTTP1_1 with a connection for each subscription, or HTTP2 with many on one (needs the extra http2).",
+    "HTTP1_1",
+    ("HTTP1_1", "HTTP2"),
+)
+INACTIVITY_TIMEOUT = FAN_OUT.integer(
+    "flink.shard.subscribetoshard.inactivity.timeout",
+    "A subscription without an event for this long is considered half open, and is reopened (F5; the service sends one about every 5 s).",
+    20_000,
+    minimum=1,
+    unit="ms",
+)
+UNREAD_TIMEOUT = FAN_OUT.integer(
+    "flink.shard.subscribetoshard.unread.timeout",
+    "A subscription left unread for this long under back-pressure is closed, and reopened when there is capacity (F5).",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+DEREGISTRATION = FAN_OUT.choice(
+    "flink.stream.efo.deregister",
+    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
+    "the last process of the group; NEVER only by command. On Spark a query never does: `rp.spark.ConsumerDeregistration` does.",
+    "LAST_OUT",
+    ("LAST_OUT", "NEVER"),
+)
+RECOVERABLE_ERRORS = FAN_OUT.prefix(
+    "flink.shard.consumer.error.recoverable[", "Names of further errors that are retried, indexed from 0 (FLINK-33260)."
+)

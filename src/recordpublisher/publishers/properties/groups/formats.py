@@ -1,0 +1,29 @@
+"""Properties of the formats of records that need a schema."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+FORMATS = PropertyGroup("Formats")
+AVRO_SCHEMA = FORMATS.text(
+    "flink.deserializer.avro.schema",
+    "The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`.",
+)
+AVRO_SCHEMA_FILE = FORMATS.text(
+    "flink.deserializer.avro.schema.file", "A file with the Avro schema of the records (`.avsc`)."
+)
+GLUE_ENDPOINT = FORMATS.text(
+    "flink.deserializer.glue.endpoint", "Another endpoint of the Glue Schema Registry, for example of a VPC."
+)
+PROTOBUF_MESSAGE = FORMATS.text(
+    "flink.deserializer.protobuf.message",
+    "The full name of the Protobuf message in each record, for example `shop.Order`.",
+)
+PROTOBUF_DESCRIPTOR_FILE = FORMATS.text(
+    "flink.deserializer.protobuf.descriptor.file",
+    "A file of descriptors with the message: `protoc --include_imports --descriptor_set_out=FILE`. "
+    "Either this or `flink.deserializer.protobuf.module`.",
+)
+PROTOBUF_MODULE = FORMATS.text(
+    "flink.deserializer.protobuf.module", "The Python module that protoc generated, for example `orders_pb2`."
+)

@@ -1,0 +1,45 @@
+"""Properties of a whole job: its name, streams and sink, and its alarms."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+JOB = PropertyGroup("Job")
+JOB_NAME = JOB.text(
+    "flink.job.name",
+    "Name of the job: separates jobs that share a database for their state. Elsewhere each job has a `flink.state.uri` of its own.",
+)
+STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
+STREAMS_FILE = JOB.text(
+    "flink.streams.file",
+    "In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs (S10).",
+)
+STREAMS_FUNCTION = JOB.text(
+    "flink.streams.function",
+    "In place of flink.streams: a function, module:function, that returns names or ARNs; called again while the job runs (S10).",
+)
+STREAMS_INTERVAL = JOB.integer(
+    "flink.streams.interval",
+    "How often a file or function of streams is looked at again (S10).",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
+DRAIN_TIMEOUT = JOB.integer(
+    "flink.job.drain.timeout",
+    "How long `recordpublisher run` lets subtasks drain after another one failed, before it stops them.",
+    30,
+    minimum=1,
+    unit="s",
+)
+
+ALARMS = PropertyGroup("Alarms")
+ALARM_INTERVAL = ALARMS.integer(
+    "flink.alarm.interval",
+    "Alarm when a shard with new records emits none, or the global watermark does not advance, for this long (A2); -1 off.",
+    300_000,
+    minimum=1,
+    also=(-1,),
+    unit="ms",
+)

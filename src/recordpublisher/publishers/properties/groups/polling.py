@@ -1,0 +1,45 @@
+"""Properties of polling, of Kinesis and of DynamoDB Streams."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+POLLING = PropertyGroup("Polling")
+GETRECORDS_MAX = POLLING.integer(
+    "flink.shard.getrecords.maxrecordcount",
+    "Most records that one GetRecords call requests.",
+    10_000,
+    minimum=1,
+    maximum=10_000,
+    unit="records",
+)
+GETRECORDS_INTERVAL = POLLING.integer(
+    "flink.shard.getrecords.intervalmillis",
+    "Interval from the start of one read to the start of the next (R1); less than the iterator's five minutes.",
+    200,
+    minimum=0,
+    maximum=299_999,
+    unit="ms",
+)
+TIP_INTERVAL = POLLING.optional_integer(
+    "flink.shard.getrecords.tip.intervalmillis",
+    "Interval after an empty read at the shard's tip, until a record arrives: leaves reads of a quiet shard to other readers. Not set: "
+    "flink.shard.getrecords.intervalmillis. More than 5 s between reads would not count in full as idle time (W3).",
+    minimum=200,
+    maximum=5_000,
+    unit="ms",
+)
+ADAPTIVE_READS = POLLING.boolean(
+    "flink.shard.adaptivereads",
+    "Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1).",
+    False,
+)
+
+DYNAMODB_STREAMS = PropertyGroup("DynamoDB Streams")
+DYNAMODB_EMPTY_READS = DYNAMODB_STREAMS.integer(
+    "flink.dynamodb.tip.empty.reads",
+    "Empty responses in a row after which a shard counts as read to its tip, since the service does not return how far behind a reader is.",
+    10,
+    minimum=1,
+    unit="reads",
+)

@@ -1,0 +1,32 @@
+"""Properties of the publisher and its initial position."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+PUBLISHER = PropertyGroup("Publisher")
+RECORD_PUBLISHER = PUBLISHER.text(
+    "flink.stream.recordpublisher",
+    "The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5).",
+    "POLLING",
+    argument="publisher",
+)
+INITIAL_POSITION = PUBLISHER.choice(
+    "flink.stream.initpos",
+    "Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3).",
+    "LATEST",
+    ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
+    note="with flink.stream.initpos.timestamp",
+    argument="start",
+)
+INITIAL_TIMESTAMP = PUBLISHER.text(
+    "flink.stream.initpos.timestamp",
+    "Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format.",
+    argument="start_timestamp",
+)
+INITIAL_TIMESTAMP_FORMAT = PUBLISHER.text(
+    "flink.stream.initpos.timestamp.format",
+    "Java SimpleDateFormat of the start timestamp, with a year.",
+    "yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+    argument="start_timestamp_format",
+)

@@ -1,0 +1,81 @@
+"""Properties of the sinks that are included, but for the Kinesis sink; dead letters."""
+
+from __future__ import annotations
+
+from ..property_types import PropertyGroup
+
+SINKS = PropertyGroup("Sinks")
+DEAD_LETTER_SINK = SINKS.text(
+    "flink.deadletter.sink", "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7)."
+)
+DEAD_LETTER = SINKS.prefix(
+    "flink.deadletter.", "A setting of the dead-letter sink: flink.deadletter.jsonl.path is its flink.sink.jsonl.path."
+)
+SQL_URI = SINKS.text(
+    "flink.sink.sql.uri", "The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."
+)
+SQL_TABLE = SINKS.text(
+    "flink.sink.sql.table",
+    "The table of the sql sink, with its schema if needed; created with the columns of a record when it is missing.",
+    "records",
+)
+SQL_BUFFER = SINKS.integer(
+    "flink.sink.sql.buffer.bytes",
+    "Memory of rows waiting for a checkpoint at which the sql sink requests one.",
+    16 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+JSONL_PATH = SINKS.text("flink.sink.jsonl.path", "The folder of the jsonl sink.")
+PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "The folder of the parquet sink.")
+FILE_BUFFER = SINKS.integer(
+    "flink.sink.file.buffer.bytes",
+    "Memory of records waiting for a checkpoint at which a file sink requests one.",
+    64 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
+MAP_FUNCTION = SINKS.text(
+    "flink.sink.map.function", "The function of the map sink, as module:function. It is called for each record."
+)
+MAP_CONCURRENCY = SINKS.integer(
+    "flink.sink.map.concurrency", "Calls of the function at a time.", 64, minimum=1, unit="calls"
+)
+MAP_ORDERING = SINKS.choice(
+    "flink.sink.map.ordering",
+    "Records that are handled one after the other: of one partition key, of one shard, or none.",
+    "PER_KEY",
+    ("PER_KEY", "PER_SHARD", "NONE"),
+)
+MAP_BATCH_SIZE = SINKS.integer(
+    "flink.sink.map.batch.size", "Above 1 the function gets a list of records.", 1, minimum=1, unit="records"
+)
+MAP_BATCH_WAIT = SINKS.integer(
+    "flink.sink.map.batch.wait", "How long a list waits for more records.", 0, minimum=0, unit="ms"
+)
+MAP_RETRIES = SINKS.integer(
+    "flink.sink.map.retries", "How often a record that failed is handled again.", 3, minimum=0, unit="retries"
+)
+MAP_TIMEOUT = SINKS.optional_integer(
+    "flink.sink.map.timeout",
+    "When an async function is cancelled, which counts as a failure; not set: never.",
+    minimum=1,
+    unit="ms",
+)
+MAP_MAX_AGE = SINKS.optional_integer(
+    "flink.sink.map.max.age", "Records that arrived longer ago are not handled; not set: all are.", minimum=1, unit="ms"
+)
+MAP_ON_FAILURE = SINKS.choice(
+    "flink.sink.map.on.failure",
+    "After the last retry: FAIL the job, SKIP the record, or do with it as `flink.deserializer.error` says.",
+    "FAIL",
+    ("FAIL", "SKIP", "DEAD_LETTER"),
+)
+MAP_MAX_BYTES = SINKS.integer(
+    "flink.sink.map.max.bytes",
+    "Memory of records that are not handled yet, at which reading waits.",
+    64 * 2**20,
+    minimum=1,
+    unit="bytes",
+)

@@ -1,0 +1,69 @@
+"""Keys that have no effect: a warning, with the reason or the nearest known key (C2)."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+
+from .declaration import declared_keys, declared_properties, find_property
+
+_PREFIXES = ("flink", "aws")
+_REASONS = {
+    "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
+    "flink.stream.efo.http-client.read-timeout": "see flink.shard.subscribetoshard.inactivity.timeout (F5)",
+    "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
+    "aws.credentials.provider.custom.class": "it names a Java class",
+    "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
+    "aws.clientconfig.": "it names properties of the Java SDK",
+    "aws.http-client.": "it sets the Java SDK's HTTP client",
+    "aws.trust.all.certificates": "certificates are always checked",
+}
+"""Keys of Flink, or prefixes of them, that have no effect here."""
+
+
+class UnknownPropertyWarning(UserWarning):
+    """A property is not known and has no effect."""
+
+
+def warn_if_unknown(key: str) -> None:
+    """Warn of a key that was meant for us and has no effect, with the reason if it is Flink's, else with the nearest known key."""
+    lower_key = key.lower()
+    if _is_declared(lower_key) or not _is_meant_for_us(lower_key):
+        return
+    reason = next((reason for start, reason in _REASONS.items() if lower_key.startswith(start)), None)
+    message = (
+        f"property '{key}' has no effect here: {reason}"
+        if reason
+        else f"unknown property '{key}' is ignored{_hint(lower_key)}"
+    )
+    warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
+
+
+def _is_declared(lower_key: str) -> bool:
+    declared = find_property(lower_key)
+    if declared is not None:
+        return not declared.is_prefix
+    return any(prefix.is_prefix and lower_key.startswith(prefix.key.lower()) for prefix in declared_properties())
+
+
+def _is_meant_for_us(lower_key: str) -> bool:
+    """Whether a key has our prefix, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    stem, dot, _ = lower_key.partition(".")
+    return not dot or bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
+
+
+def _ending_in(lower_key: str) -> list[str]:
+    """The known keys that are this key behind a prefix, shortest first."""
+    return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
+
+
+def _hint(lower_key: str) -> str:
+    spelled = lower_key.replace("_", ".")  # as in AWS_REGION
+    complete = (f"{prefix}.{spelled}" for prefix in _PREFIXES)
+    nearest = _ending_in(spelled) or next(filter(None, map(_nearest, (spelled, *complete))), [])
+    declared = find_property(nearest[0]) if nearest else None
+    return f"; did you mean '{declared.key}'?" if declared else ""
+
+
+def _nearest(lower_key: str) -> list[str]:
+    return difflib.get_close_matches(lower_key, declared_keys(), n=1)
