@@ -157,8 +157,11 @@ class ElasticFetcher(SubtaskFetcher):
         """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
         try:
             await self._checkpoint(may_be_partial=True)
-        except (StoreUnavailableError, FencedError) as error:
+        except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
+        except FencedError as error:
+            log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
+            await self._lives.end_life()
 
     async def _checkpoint(self, *, may_be_partial: bool) -> None:
         with self._snapshotter.times.measured():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
 from ..leases.documents.group_store import GroupStore
 from ..leases.documents.position_part import Positions, positions_from_json, positions_to_json
@@ -29,8 +29,17 @@ class SinkPositionStore(PositionStore):
         await self._kept.join(self._worker)
 
     async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
-        """Store the positions together with what was written of these shards."""
-        await self._kept.commit({"positions": positions_to_json(positions)}, shards)
+        """Store the positions together with what was written of these shards.
+
+        Raises: FencedError also when the sink's store did not answer: nobody knows whether the commit is stored, so another worker goes
+        on from what is.
+        """
+        try:
+            await self._kept.commit({"positions": positions_to_json(positions)}, shards)
+        except StoreUnavailableError as error:
+            raise FencedError(
+                f"a commit of the sink may or may not be stored, its store did not answer: {error}"
+            ) from error
 
     async def read(self, record: WorkerRecord) -> Positions:
         """Read an entry."""

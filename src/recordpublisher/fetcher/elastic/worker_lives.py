@@ -125,6 +125,11 @@ class WorkerLives:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    async def end_life(self) -> None:
+        """Let the worker be replaced, as others would when it is silent: what it can store no more is read again."""
+        if self._worker is not None:
+            await self._worker.seal()
+
     async def seal(self) -> None:
         """End the worker without a last checkpoint. The others take its shards at once."""
         await self.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,19 @@ CommitFiles = Callable[[Callable[[Files], Awaitable[None]], Collection[str] | No
 """Commits what the sink has of these shards: calls the function with the files, and forgets them when it returns."""
 
 
+@dataclass(slots=True)
+class _Life:
+    """One worker of this process, as long as it is one: the version of its entry, and the number of its commits."""
+
+    worker: str
+    version: str = ""
+    commits: int = 0
+
+    @property
+    def folder(self) -> str:
+        return f"staged-{self.worker}"
+
+
 class FileWorkerPositions(WorkerPositions):
     """Owns the entry of this process's worker: a value in a store without locks, which a seal replaces.
 
@@ -31,9 +45,7 @@ class FileWorkerPositions(WorkerPositions):
         self._store = FolderStore(path / HIDDEN / WORKERS)
         self._commit_files = commit_files
         self._on_join = on_join
-        self._worker = ""
-        self._version = ""
-        self._commits = 0
+        self._life = _Life("")
 
     async def join(self, worker: str) -> None:
         """Store the worker's entry, and finish the renames of others: one may have died before.
@@ -41,28 +53,29 @@ class FileWorkerPositions(WorkerPositions):
         Raises: StateError, StoreUnavailableError.
         """
         self._on_join()
+        self._life = life = _Life(worker)
         for name, found in (await self._store.list("")).items():
             await asyncio.to_thread(self._staged.finish, self._entry(name, found)["files"])
-        self._worker, self._commits = worker, 0
         try:
-            self._version = await self._store.put_if_absent(worker, _content(None, []))
+            life.version = await self._store.put_if_absent(worker, _content(None, []))
         except ConflictError as error:
             if error.current is None:
                 raise FencedError(f"worker {worker} was forgotten in {self._store.place}") from error
-            self._version = error.current.version
+            life.version = error.current.version
 
     async def commit(self, positions: State, shards: Collection[str] | None) -> None:
         """Write the files of these shards and store the positions with their names. Raises: FencedError, SinkError."""
-        self._commits += 1
+        life = self._life  # a commit that takes long may end when another worker has joined: it stays its own worker's
+        life.commits += 1
 
         async def store(files: Files) -> None:
-            staged = await asyncio.to_thread(self._staged.stage, f"staged-{self._worker}", self._commits, files)
+            staged = await asyncio.to_thread(self._staged.stage, life.folder, life.commits, files)
             try:
                 content = _content(positions, staged)
-                self._version = await self._store.compare_and_set(self._worker, content, self._version)
+                life.version = await self._store.compare_and_set(life.worker, content, life.version)
             except ConflictError as error:
-                await asyncio.to_thread(self._staged.drop, f"staged-{self._worker}")
-                raise FencedError(f"worker {self._worker} was sealed in {self._store.place}") from error
+                await asyncio.to_thread(self._staged.drop, life.folder)
+                raise FencedError(f"worker {life.worker} was sealed in {self._store.place}") from error
             await asyncio.to_thread(self._staged.finish, staged)
 
         await self._commit_files(store, shards)

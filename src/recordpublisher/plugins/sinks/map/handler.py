@@ -1,4 +1,4 @@
-"""Handler: the user's function in the task of a worker, with its time-out, and so that no cancellation is left to the worker."""
+"""Handler: the user's function in the task of a worker, with its time-out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALID = "a function, or an async function, of one record"
 
 
 class Handler:
-    """Owns the threads of a plain function, and whether the sink is closed: only then may a worker be cancelled."""
+    """Owns the threads of a plain function, and whether the sink is closed: otherwise a call that is cancelled is one that failed."""
 
     def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
         """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
@@ -45,8 +45,9 @@ class Handler:
                 raise
             raise SinkError("the handler has cancelled itself") from error
         finally:
-            if not self._is_closed and _cancellations():
-                await _take_back_cancellations()
+            if not self._is_closed and is_cancelled():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)  # one that was not delivered yet comes here, and not to the next record
 
     async def _limited(self, records: Any, seconds: float) -> Any:
         try:
@@ -63,15 +64,7 @@ class Handler:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _cancellations() -> int:
+def is_cancelled() -> bool:
+    """Whether this task was cancelled, by a handler or from outside: it must end soon, and another worker takes its place."""
     worker = asyncio.current_task()
-    return 0 if worker is None else worker.cancelling()
-
-
-async def _take_back_cancellations() -> None:
-    """The handler has cancelled its task without waiting, or has caught a cancellation and kept it."""
-    worker = asyncio.current_task()
-    while worker is not None and worker.cancelling():
-        worker.uncancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)  # a cancellation that was not delivered yet comes here
+    return worker is not None and worker.cancelling() > 0

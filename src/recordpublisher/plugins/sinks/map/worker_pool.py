@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from recordpublisher.fetcher.sink import SinkContext
 
+from .handler import is_cancelled
 from .pending_record import PendingRecord
 
 _PERMISSION_POLL_SECONDS = 0.1
@@ -86,6 +87,8 @@ class WorkerPool:
                 self._wakes_next = True
                 loop.call_soon(self.wake)  # runs when this worker suspends
             await self._handle_next()
+            if is_cancelled():
+                return
             handled += 1
             if not handled % _CHECK_EVERY and loop.time() - turn_began > _TURN_SECONDS:
                 await asyncio.sleep(0)
