@@ -55,7 +55,7 @@ leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one o
 
 simulation: $(STAMP)  ## random schedules on virtual time: SCHEDULES=2000 of them, from number FIRST; SEED=123 runs one again
 	$(BIN)/pytest -q -m simulation tests/simulation/test_simulation.py
-	$(BIN)/pytest -q -m simulation tests/simulation/elastic tests/simulation/takeover
+	$(BIN)/pytest -q -m simulation tests/simulation/elastic
 
 nightly: $(STAMP)  ## a hundred thousand of them, of MapSink and of worker groups, in two parts in parallel; a line for each 5,000 (two to seven hours)
 	+$(MAKE) --no-print-directory -j 2 nightly-groups nightly-rest
@@ -65,7 +65,6 @@ nightly-groups: $(STAMP)
 
 nightly-rest: $(STAMP)
 	SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/test_simulation.py
-	TAKEOVER_SCHEDULES=20000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/takeover
 	MAP_SCHEDULES=100000 MAP_GROUP_SCHEDULES=5000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py tests/plugins/sinks/map/test_group_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (fifteen minutes)

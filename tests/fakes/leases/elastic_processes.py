@@ -103,7 +103,6 @@ class ElasticProcess(FetcherProcess):
         sink: Sink,
         properties: dict[str, object],
         streams: Sequence[str],
-        takeover: bool = False,
         latest_ms: int | None = None,
     ) -> None:
         self.store = store
@@ -113,7 +112,7 @@ class ElasticProcess(FetcherProcess):
             dependencies = replace(
                 dependencies, start=StartingPosition.latest(), pin_latest=lambda stream: asyncio.sleep(0, latest_ms)
             )
-        self.fetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION), takeover))
+        self.fetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
 
     @property
     def shards(self) -> set[str]:
@@ -137,7 +136,6 @@ class ElasticProcesses:
         self,
         streams: Sequence[str] = ("s",),
         sink: Sink | None = None,
-        takeover: bool = False,
         latest_ms: int | None = None,
         **properties: object,
     ) -> ElasticProcess:
@@ -145,7 +143,7 @@ class ElasticProcesses:
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         sink = sink or TimedSink(self.rows, self._cost)
-        return await ElasticProcess(self.source, store, sink, given, streams, takeover, latest_ms).start()
+        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms).start()
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

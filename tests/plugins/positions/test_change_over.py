@@ -1,5 +1,6 @@
 """A job whose sink keeps positions goes over to a group and back: every record is written once, and both kinds are not mixed (E10)."""
 
+import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -7,9 +8,9 @@ from contextlib import closing
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.job_commands.position_transfers import file_transfer, stored_states
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
-from recordpublisher.plugins.positions.job_positions import JobPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
@@ -61,22 +62,21 @@ async def run(properties, served, records=10):
         await fetcher.run_bounded(max_time=60, max_records=records)
 
 
-async def take_along(before, after):
-    source, target = JobPositions(before), JobPositions(after)
-    try:
-        await target.store((await source.load()).merged.shards)
-    finally:
-        await source.close()
-        await target.close()
+async def take_along(before, after, file):
+    """What the commands `positions show --json > FILE` and `positions import --from file:FILE --apply` do."""
+    states = await stored_states(before)
+    file.write_text("\n".join(json.dumps({"shard": shard, **state.to_json()}) for shard, state in states.items()))
+    async with file_transfer(after, file, is_forced=False) as transfer:
+        await transfer.apply_import(await transfer.plan_import())
 
 
-async def test_positions_go_over_to_a_group_and_back(tmp_path, served, job):
+async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, served, job):
     static, elastic, back = job("static"), job("elastic", **ELASTIC), job("back")
     await run(static, served)
-    await take_along(static, elastic)
+    await take_along(static, elastic, tmp_path / "to-group.jsonl")
     await run(elastic, served)
     await run(elastic, served)
-    await take_along(elastic, back)
+    await take_along(elastic, back, tmp_path / "back.jsonl")
     await run(back, served)
 
     written = Counter(rows(tmp_path))

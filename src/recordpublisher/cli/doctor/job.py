@@ -25,7 +25,7 @@ from recordpublisher.plugins.stores.durable_files import why_not_writable
 from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore, folder_of
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
@@ -86,15 +86,13 @@ class JobChecks:
             raise NotCheckedError(f"{STATE_URI.key} is not set")
         self._made.push_async_callback(store.close)
         if isinstance(store, ConditionalStateStore) and await self._is_of_group(store):
-            if not self._properties.value(TAKEOVER):
-                refuse_assignment(store.conditional_store.place, "ELASTIC", "STATIC")
-            return "reachable; a start takes over from the group of workers, when they have ended"
+            refuse_assignment(store.conditional_store.place, "ELASTIC", "STATIC")
         snapshots = await store.load()
         place = self._folder_that_is_missing()
         return f"{place} will be created" if place else f"reachable, {len(snapshots)} stored snapshots"
 
     async def _is_of_group(self, store: ConditionalStateStore) -> bool:
-        return await GroupStore(store.conditional_store).read_open_table() is not None
+        return await GroupStore(store.conditional_store).read_table() is not None
 
     async def _elastic_store(self) -> str:
         uri = self._properties.value(STATE_URI) or ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from recordpublisher.fetcher.checkpoints.state_store import ANOTHER_PLACE, SUBTASK_PREFIX, refuse_assignment
+from recordpublisher.fetcher.checkpoints.state_store import ANOTHER_PLACE
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.lag.stored_positions import PositionsReader
@@ -68,13 +68,10 @@ async def check_group(group: ElasticGroup) -> str:
 
 async def check_assignment(group: ElasticGroup) -> str:
     """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
-    table = await group.documents.read_open_table()
+    table = await group.documents.read_table()
     if table is not None:
         return f"a group with {len(table.document.leases)} shards and {len(table.document.owners)} workers"
-    if await group.store.list_names(SUBTASK_PREFIX):
-        if not group.may_take_over:
-            refuse_assignment(group.store.place, "STATIC", "ELASTIC")
-        return "reachable; a start takes over from the subtasks that have stored positions"
+    await group.documents.refuse_subtasks()
     return "reachable, no group yet"
 
 

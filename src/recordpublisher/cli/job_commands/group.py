@@ -124,7 +124,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
     try:
         documents = GroupStore(store.conditional_store)
-        if await documents.read_open_table() is None:
+        if await documents.read_table() is None:
             place = store.conditional_store.place
             raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")
         yield documents

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, TAKEOVER
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, one_line
@@ -36,14 +36,6 @@ def run(
         bool,
         typer.Option(
             "--elastic", help="Share the shards with every process that runs this job; sets flink.shard.assignment."
-        ),
-    ] = False,
-    takeover: Annotated[
-        bool,
-        typer.Option(
-            "--takeover",
-            help="Go on from the positions that the job has stored with the other kind of flink.shard.assignment; sets "
-            "flink.state.takeover. Stop the job first.",
         ),
     ] = False,
     subtask: Annotated[
@@ -89,7 +81,6 @@ def run(
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = _with_assignment(properties, elastic, parallelism)
-            properties = properties.merged({TAKEOVER.key: True}) if takeover else properties
             options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.publishers.errors import StateError
@@ -17,20 +17,11 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
-
-    `taken_at`: a group of workers takes over, or has taken over, and this is the version of the lease table that it is about to replace;
-    0: there was none. No subtask stores or starts then. None: the entry belongs to its subtask (E10).
-    """
+    """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice."""
 
     generation: int = 0
     checkpoint: int = 0
     snapshot: State | None = None
-    taken_at: int | None = None
-
-    def taken(self, version: int | None) -> StateEntry:
-        """The entry as it is taken over by a group, or given back (None). It is another value than any before."""
-        return replace(self, checkpoint=self.checkpoint + 1, taken_at=version)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -39,7 +30,6 @@ class StateEntry:
             "generation": self.generation,
             "checkpoint": self.checkpoint,
             "snapshot": self.snapshot,
-            **({} if self.taken_at is None else {"takenAt": self.taken_at}),
         }
         return json.dumps(content).encode()
 
@@ -51,7 +41,7 @@ class StateEntry:
             found = entry.get("format", 1)
             if found == FORMAT:
                 generation, checkpoint = int(entry["generation"]), int(entry["checkpoint"])
-                return cls(generation, checkpoint, entry["snapshot"], entry.get("takenAt"))
+                return cls(generation, checkpoint, entry["snapshot"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the stored state {place} cannot be read: {error}") from error
         raise StateError(

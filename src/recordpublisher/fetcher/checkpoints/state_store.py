@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NoReturn
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 from ..sink import State
@@ -20,8 +20,9 @@ SUBTASK_PREFIX = "subtask-"
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""
     raise StateError(
-        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, which {given} goes on from only when it is asked to: "
-        f"start once with `--takeover` ({TAKEOVER.key}=true), or use {ANOTHER_PLACE}"
+        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. Use "
+        f"{ANOTHER_PLACE}; to take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a "
+        "file, and `recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
     )
 
 

@@ -20,7 +20,6 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
 from ..dependencies import FetcherDependencies
 from ..leases.documents.group_store import GroupStore
 from ..leases.shard_listing import ShardListing
@@ -28,7 +27,6 @@ from ..pipeline.bounds import BoundedResult, Bounds
 from ..shards.missing_shards import MissingShards
 from ..startup import OpenedJob
 from ..subtask_fetcher import SubtaskFetcher
-from ..takeover.to_group import take_over_subtasks
 from .group_entry import begin_job, job_of
 from .group_tracker import GroupTracker
 from .leased_shards import LeasedShards
@@ -67,7 +65,7 @@ class ElasticFetcher(SubtaskFetcher):
         if await dependencies.sink.open(context) is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
-        await self._check_group()
+        await GroupStore(self._group.store).refuse_subtasks()  # the first call may take long: it connects
         await begin_job(self._group.store, self._job, self._group.settings, dependencies.clock)
         self.leased.on_listed(await dependencies.discovery.list_all())
         start = await self._start()
@@ -180,17 +178,6 @@ class ElasticFetcher(SubtaskFetcher):
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-
-    async def _check_group(self) -> None:
-        """Positions of a fixed number of subtasks are taken over only if that was asked for (E10). Raises: StateError."""
-        store = self._group.store
-        found = await GroupStore(store).read_table()
-        is_of_subtasks = found.document.is_closed if found is not None else bool(await store.list_names(SUBTASK_PREFIX))
-        if not is_of_subtasks:
-            return
-        if not self._group.may_take_over:
-            refuse_assignment(store.place, "STATIC", "ELASTIC")
-        await take_over_subtasks(store, await self._start(), self._dependencies.factory.order_of)
 
     async def _start(self) -> StartingPosition:
         """Where a new group begins; LATEST becomes a time of the service's clock (P3)."""

@@ -34,7 +34,7 @@ async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSetti
     Workers that are silent are waited for, for the lease duration. Raises: StateError naming a worker that lives; StoreUnavailableError.
     """
     for attempt in range(MAX_ATTEMPTS):
-        found = await GroupStore(store).read_open_table()
+        found = await GroupStore(store).read_table()
         difference = None if found is None else job.contradiction(found.document.job)
         if found is None or difference is None:
             return

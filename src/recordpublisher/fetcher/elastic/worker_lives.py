@@ -29,14 +29,10 @@ log = logging.getLogger("recordpublisher.group")
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group keeps its leases and positions, and its times. `may_take_over`: from a fixed number of subtasks (E10).
-
-    `job_name`: that of the job, if it has one.
-    """
+    """Where a group keeps its leases and positions, and its times. `job_name`: that of the job, if it has one."""
 
     store: ConditionalStore
     settings: LeaseSettings
-    may_take_over: bool = False
     job_name: str | None = None
 
     @property

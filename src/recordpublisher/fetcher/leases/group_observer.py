@@ -123,7 +123,7 @@ class GroupObserver:
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
     """Wait until nobody is in the group: each worker that is not sealed is, when its heartbeat has stood for the lease duration.
 
-    Raises: LiveWorkerError as soon as a heartbeat moves, StoreUnavailableError, GroupClosedError.
+    Raises: LiveWorkerError as soon as a heartbeat moves, StoreUnavailableError, StateError.
     """
     observer = GroupObserver(group, TableCache(group, clock), clock, "", settings)
     beats: dict[str, int] = {}

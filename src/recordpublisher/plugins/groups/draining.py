@@ -21,7 +21,7 @@ async def drain(group: GroupStore, worker: str) -> None:
     await _unsealed(group, worker)
     writer = f"command-{secrets.token_hex(8)}"
     for attempt in range(MAX_ATTEMPTS):
-        table = await group.read_open_table()
+        table = await group.read_table()
         if table is None:
             raise StateError("there is no group of workers any more")
         if worker in table.document.drained:

@@ -14,7 +14,6 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     LEASE_DURATION,
     SHARD_ASSIGNMENT,
     STATE_URI,
-    TAKEOVER,
 )
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER, TRACKER_TIMEOUT
@@ -56,7 +55,7 @@ def elastic_group_of(
     if back_end_of(uri) == "SQL" and job is None:
         raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the group is kept under this name")
     store = conditional_store_of(uri, STATE_URI.key, properties, job=job or "")
-    return ElasticGroup(store, settings, properties.value(TAKEOVER), job)
+    return ElasticGroup(store, settings, job)
 
 
 def _check_sink(sink: Sink | None) -> None:

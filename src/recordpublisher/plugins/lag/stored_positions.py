@@ -140,8 +140,8 @@ async def group_snapshots(group: GroupStore, read: ReadPositions) -> list[State]
     """
     for _ in range(ATTEMPTS):
         table = await group.read_table()
-        if table is None or (table.document.is_closed and not table.document.leases):
-            return None  # none, or subtasks have taken over from it
+        if table is None:
+            return None
         records = {worker: record.document for worker, record in (await group.read_records()).items()}
         states, missing = states_of(table.document, await _positions(read, table.document, records))
         if not missing:

@@ -9,10 +9,10 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_sn
 from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.first_group import store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
-from recordpublisher.fetcher.takeover.first_group import store_as_group
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,13 +15,9 @@ from recordpublisher.fetcher.checkpoints.state_entries import (
 from recordpublisher.fetcher.checkpoints.state_store import StateStore, refuse_assignment
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.sink import State
-from recordpublisher.fetcher.takeover.to_subtasks import take_over_group
-from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, STATE_URI, TAKEOVER
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -39,13 +34,8 @@ class ConditionalStateStore(StateStore):
     earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
     """
 
-    def __init__(
-        self, store: ConditionalStore, takeover: LeaseSettings | None = None, clock: Clock | None = None
-    ) -> None:
-        """`takeover`: take over from a group of workers with these times, if there is one (E10)."""
+    def __init__(self, store: ConditionalStore) -> None:
         self._store = store
-        self._takeover = takeover
-        self._clock = clock or SystemClock()
         self._known: dict[int, tuple[str, StateEntry]] = {}
 
     @property
@@ -61,35 +51,26 @@ class ConditionalStateStore(StateStore):
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
 
-        Raises: StateError when a group of workers keeps its positions here, or is about to (E10).
+        Raises: StateError when a group of workers keeps its positions here (E10).
         """
-        if self._takeover is not None:
-            await take_over_group(self._store, self._takeover, self._clock)
         for attempt in range(_ATTEMPTS):
-            table = await self._table()
+            await self._refuse_group()
             entries = await read_entries(self._store)
-            self._check_owned_by_subtasks(table, entries)
-            newest = max((each.entry.generation for each in entries.values()), default=0)
-            generation = max(newest, 0 if table is None else table.version) + 1
+            generation = max((each.entry.generation for each in entries.values()), default=0) + 1
             found = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
             try:
                 await self._write(subtask, StateEntry(generation, 0, found.entry.snapshot), found.version or None)
             except ConflictError:
                 await pause(attempt)
             else:
-                # A group that began to take over meanwhile has seen this entry, or is seen here.
-                self._check_owned_by_subtasks(await self._table(), await read_entries(self._store))
+                await self._check_first_entry(subtask, is_first=not found.version)
                 return generation
         raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
 
     async def fence_subtasks_from(self, first: int) -> None:
-        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError.
-
-        Raises: StateError when a group of workers has taken over meanwhile (E10).
-        """
+        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError."""
         for attempt in range(_ATTEMPTS):
             entries = await read_entries(self._store)
-            self._check_owned_by_subtasks(None, entries)
             next_generation = max((each.entry.generation for each in entries.values()), default=0) + 1
             kept = {entry_name(subtask) for subtask in range(first)}
             try:
@@ -104,7 +85,7 @@ class ConditionalStateStore(StateStore):
         raise StateError(f"subtasks from {first} in {self._store.place} cannot be fenced: they start again and again")
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
-        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it, or a group."""
+        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
         if subtask not in self._known:
             self._adopt(subtask, generation, await self._store.get(entry_name(subtask)))
         for _ in range(_ATTEMPTS):
@@ -125,15 +106,18 @@ class ConditionalStateStore(StateStore):
     async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
         self._known[subtask] = await write_entry(self._store, entry_name(subtask), entry, version), entry
 
-    async def _table(self) -> LeaseTable | None:
-        found = await GroupStore(self._store).read_table()
-        return None if found is None else found.document
-
-    def _check_owned_by_subtasks(self, table: LeaseTable | None, entries: Mapping[str, StoredEntry]) -> None:
-        """The table of a group is missing or closed with everything copied, and no group has begun to take over."""
-        is_group = table is not None and (not table.is_closed or bool(table.leases))
-        if is_group or any(each.entry.taken_at is not None for each in entries.values()):
+    async def _refuse_group(self) -> None:
+        if await GroupStore(self._store).read_table() is not None:
             refuse_assignment(self._store.place, "ELASTIC", "STATIC")
+
+    async def _check_first_entry(self, subtask: int, *, is_first: bool) -> None:
+        """Look once more, now that a group that begins sees the entry. One that has begun before is seen here (E10)."""
+        try:
+            await self._refuse_group()
+        except StateError:
+            if is_first:
+                await self._store.delete(entry_name(subtask))
+            raise
 
     def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
         """Continue from the stored entry, if it is of this generation. Raises: FencedError."""
@@ -142,10 +126,6 @@ class ConditionalStateStore(StateStore):
         self._known[subtask] = "" if current is None else current.version, entry
 
     def _check_owner(self, subtask: int, generation: int, entry: StateEntry) -> None:
-        if entry.taken_at is not None:
-            raise FencedError(
-                f"a group of workers has taken over the state in {self._store.place}; subtask {subtask} must stop"
-            )
         if entry.generation != generation:
             raise FencedError(
                 f"generation {entry.generation} of subtask {subtask} owns the state in {self._store.place}; generation {generation} "
@@ -154,11 +134,6 @@ class ConditionalStateStore(StateStore):
 
     def _place(self, subtask: int) -> str:
         return f"{entry_name(subtask)} in {self._store.place}"
-
-
-def _takeover(properties: Properties) -> LeaseSettings | None:
-    """The times of the group to take over from; None: that was not asked for."""
-    return LeaseSettings(properties.value(LEASE_DURATION) / 1000) if properties.value(TAKEOVER) else None
 
 
 class FileStateStore(ConditionalStateStore):
@@ -172,7 +147,7 @@ class FileStateStore(ConditionalStateStore):
         place = folder_of(folder) if isinstance(folder, Properties) else Path(folder)
         if (reason := why_not_writable(place)) is not None:
             raise ConfigurationError(STATE_URI.key, str(place), "a folder that this user can write", reason=reason)
-        super().__init__(FolderStore(place), _takeover(folder) if isinstance(folder, Properties) else None)
+        super().__init__(FolderStore(place))
 
 
 class S3StateStore(ConditionalStateStore):
@@ -185,7 +160,7 @@ class S3StateStore(ConditionalStateStore):
         """Raises: ConfigurationError when `flink.state.uri` is not s3://bucket/prefix."""
         from .s3 import S3Store
 
-        super().__init__(S3Store(properties.value(STATE_URI) or "", STATE_URI.key, properties), _takeover(properties))
+        super().__init__(S3Store(properties.value(STATE_URI) or "", STATE_URI.key, properties))
 
 
 class DynamoDbStateStore(ConditionalStateStore):
@@ -198,9 +173,7 @@ class DynamoDbStateStore(ConditionalStateStore):
         """Raises: ConfigurationError when `flink.state.uri` is not dynamodb://table/job."""
         from .dynamodb import DynamoDbStore
 
-        super().__init__(
-            DynamoDbStore(properties.value(STATE_URI) or "", STATE_URI.key, properties), _takeover(properties)
-        )
+        super().__init__(DynamoDbStore(properties.value(STATE_URI) or "", STATE_URI.key, properties))
 
 
 class SqlStateStore(ConditionalStateStore):
@@ -214,7 +187,7 @@ class SqlStateStore(ConditionalStateStore):
         if job is None:
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
         self._rows = SqlStore(uri or "", STATE_URI.key, job, properties)
-        super().__init__(self._rows, _takeover(properties))
+        super().__init__(self._rows)
 
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. First end the session of a predecessor that is suspended in a transaction: it would hold its locks."""

@@ -46,7 +46,7 @@ def tables(draw):
                 leases[key] = Lease(parents=draw(kin), is_first=draw(st.booleans()))
     drained = draw(st.frozensets(st.sampled_from("xyz")))
     version, writer = draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"]))
-    return LeaseTable(version, writer, draw(starts), leases, drained, draw(st.booleans()), draw(jobs))
+    return LeaseTable(version, writer, draw(starts), leases, drained, draw(jobs))
 
 
 @given(tables())

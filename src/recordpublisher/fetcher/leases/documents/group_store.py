@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
+from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
-from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from .lease_table import LeaseTable
 from .lease_table_json import table_from_bytes, table_to_bytes
@@ -58,18 +59,22 @@ class GroupStore:
         self._timeout = timeout
 
     async def read_table(self) -> Stored[LeaseTable] | None:
-        """The lease table, read consistently."""
+        """The lease table, read consistently; None: there is no group here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
-
-    async def read_open_table(self) -> Stored[LeaseTable] | None:
-        """The lease table; None: there is no group here, or subtasks have taken over from it (E10)."""
-        found = await self.read_table()
-        return None if found is None or found.document.is_closed else found
 
     async def write_table(self, table: LeaseTable, expected: str | None) -> Stored[LeaseTable]:
         """Replace the version that was read, or create the table (None)."""
         return Stored(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
+
+    async def delete_table(self) -> None:
+        """Delete the lease table: then there is no group."""
+        await self._call(self._store.delete(LEASE_TABLE))
+
+    async def refuse_subtasks(self) -> None:
+        """Raises: StateError when a fixed number of subtasks keeps its positions here (E10)."""
+        if await self._call(self._store.list_names(SUBTASK_PREFIX)):
+            refuse_assignment(self._store.place, "STATIC", "ELASTIC")
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
         """The lease table that a value contains."""
@@ -158,6 +163,20 @@ class OwnDocument(Generic[D]):
             else:
                 return
         raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
+
+
+async def create_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
+    """Write the first lease table. Raises: ConflictError when there is one; StateError for positions of subtasks (E10).
+
+    The look for subtasks comes after the write: a subtask that starts later sees the table, and one that has not seen it is seen here.
+    """
+    created = await group.write_table(table, None)
+    try:
+        await group.refuse_subtasks()
+    except StateError:
+        await group.delete_table()
+        raise
+    return created
 
 
 def _part_name(worker: str, number: int) -> str:

@@ -53,9 +53,8 @@ class LeaseTable:
     """The leases of a group by `Shard.key`. It is replaced as a whole, and only by a process that has read the version before.
 
     `version` grows by one with each replacement. `writer` and `version` together make each stored value unique. `start` is where the first
-    shards begin (LATEST is pinned: P3). `drained` are the workers that somebody has asked to leave (E11). `is_closed`: a fixed number of
-    subtasks has taken the store over, and no worker takes a shard any more (E10). While a closed table has leases, their positions are
-    still to be copied to the subtasks. `job` is what all processes of the group have in common (E10); None: no worker has written yet.
+    shards begin (LATEST is pinned: P3). `drained` are the workers that somebody has asked to leave (E11). `job` is what all
+    processes of the group have in common (E10); None: no worker has written yet.
     """
 
     version: int = 1
@@ -63,7 +62,6 @@ class LeaseTable:
     start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     leases: Mapping[str, Lease] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
-    is_closed: bool = False
     job: GroupJob | None = None
 
     @property

@@ -25,7 +25,6 @@ def table_to_bytes(table: LeaseTable) -> bytes:
             "start": start_to_json(table.start),
             "workers": workers,
             **({"drained": sorted(table.drained)} if table.drained else {}),
-            **({"closed": True} if table.is_closed else {}),
             **({"job": table.job.to_json()} if table.job is not None else {}),
             "leases": json_documents.by_stream(leases),
         }
@@ -41,9 +40,8 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
             shard: _lease_from_json(shard, entry, workers) for shard, entry in json_documents.by_key(content["leases"])
         }
         start, drained = start_from_json(content["start"]), frozenset(content.get("drained", ()))
-        is_closed = bool(content.get("closed", False))
         job = GroupJob.from_json(content["job"]) if "job" in content else None
-        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, is_closed, job)
+        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, job)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise StateError(f"{place} cannot be read: {error!r}") from error
 

@@ -10,21 +10,18 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
 from .group_job import GroupJob
-from .group_store import GroupStore, Stored
+from .group_store import GroupStore, Stored, create_table
 from .lease_table import LeaseTable
 
 MAX_AGE_SECONDS = 60.0
-
-
-class GroupClosedError(StateError):
-    """A fixed number of subtasks has taken over the positions of the group (E10)."""
 
 
 class TableCache:
     """Owns the last table that was read or written, and when it was read.
 
     `job` is that of this process. A table that names none gets it with the next write. Every call raises StateError when it finds the table
-    of another job: others have begun it while this process was not in the group (E10).
+    of another job: others have begun it while this process was not in the group (E10). So does the first one that finds, or creates, a
+    table where a fixed number of subtasks has begun meanwhile.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
@@ -51,7 +48,10 @@ class TableCache:
     async def read(self) -> LeaseTable | None:
         """Read the table consistently."""
         now = self._clock.monotonic()
-        self._adopt(await self._group.read_table())
+        found = await self._group.read_table()
+        if found is not None and self._stored is None:
+            await self._group.refuse_subtasks()
+        self._adopt(found)
         self._read_at = now
         return self.table
 
@@ -64,24 +64,23 @@ class TableCache:
             return False
         if table.job is None:
             table = replace(table, job=self._job)
-        expected = None if self._stored is None else self._stored.version
         read_at, self._read_at = self._read_at, -math.inf
         try:
-            self._adopt(await self._group.write_table(table, expected))
+            if self._stored is None:
+                written = await create_table(self._group, table)
+            else:
+                written = await self._group.write_table(table, self._stored.version)
         except ConflictError as error:
             if error.current is not None:
                 self._adopt(self._group.table_of(error.current))
             self._read_at = read_at
             return False
+        self._adopt(written)
         self._read_at = read_at
         return True
 
     def _adopt(self, stored: Stored[LeaseTable] | None) -> None:
         if stored is not None and stored.document.version > self.version:
-            if stored.document.is_closed:
-                raise GroupClosedError(
-                    "a job with flink.shard.assignment=STATIC has taken over the positions of this group, and this process ends"
-                )
             difference = None if self._job is None else self._job.contradiction(stored.document.job)
             if difference is not None:
                 raise StateError(f"others have begun another job with the group of this process: {difference}")

@@ -118,10 +118,6 @@ class JobSettings(TypedDict, total=False):
     lease_duration: int | str
     """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
     long. In ms."""
-    state_takeover: bool
-    """`flink.state.takeover`: Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set
-    it for one start, or use `run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep
-    positions and refuse it."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE
     and count it."""

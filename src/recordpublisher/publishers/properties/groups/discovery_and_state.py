@@ -33,12 +33,6 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     minimum=2_000,
     unit="ms",
 )
-TAKEOVER = DISCOVERY_AND_STATE.boolean(
-    "flink.state.takeover",
-    "Go on from the positions that the other kind of flink.shard.assignment has stored at flink.state.uri: set it for one start, or use "
-    "`run --takeover`. Subtasks are fenced off; workers must have ended. The sinks sql, jsonl and parquet keep positions and refuse it.",
-    False,
-)
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE and count it.",

@@ -10,44 +10,30 @@ from recordpublisher.publishers.positions import StartingPosition
 
 from ..checkpoints.state_store import ANOTHER_PLACE
 from ..conditional_store import ConditionalStore, ConflictError
-from ..leases.documents.group_store import GroupStore
-from ..leases.documents.lease_table import Lease, LeaseTable
-from ..leases.documents.position_part import PositionKey, PositionPart, StoredPosition
-from ..leases.documents.worker_record import WorkerRecord
 from ..shards.shard_state import ShardState
+from .documents.group_store import GroupStore, create_table
+from .documents.lease_table import Lease, LeaseTable
+from .documents.position_part import PositionKey, PositionPart, StoredPosition
+from .documents.worker_record import WorkerRecord
 
+FIRST_VERSION = 1
 SHARDS_PER_PART = 16
 """DynamoDB stores 400 KB in an item; a position is below 1 KB."""
 
 
 async def store_as_group(store: ConditionalStore, states: Mapping[str, ShardState]) -> None:
-    """Store imported states by `Shard.key` as those of a new group. Raises: StateError when there is one."""
-    found = await GroupStore(store).read_table()
-    exists = f"{store.place} has a group of workers already: use {ANOTHER_PLACE}"
-    if found is not None:
-        raise StateError(exists)
-    try:
-        await store_first_group(store, states, start=StartingPosition.trim_horizon(), version=1, expected=None)
-    except ConflictError as error:
-        raise StateError(exists) from error
+    """Store imported states by `Shard.key` as those of a new group without a living worker.
 
-
-async def store_first_group(
-    store: ConditionalStore,
-    states: Mapping[str, ShardState],
-    *,
-    start: StartingPosition,
-    version: int,
-    expected: str | None,
-) -> None:
-    """Store the states as those of a group that has no living worker.
-
-    The lease table is written last, if the store's version of it is still the expected one (None: there is no table): before that there is
-    no group. Raises: ConflictError.
+    The lease table is written last: before that there is no group. Raises: StateError when there is one, or a fixed number of subtasks
+    keeps its positions here (E10).
     """
     group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
+    exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
+    if await group.read_table() is not None:
+        raise exists
+    await group.refuse_subtasks()
     positions = {
-        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if _is_begun(state)
+        PositionKey(shard, FIRST_VERSION): StoredPosition(state) for shard, state in states.items() if _is_begun(state)
     }
     keys = sorted(positions)
     parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
@@ -55,10 +41,14 @@ async def store_first_group(
         own = {key: positions[key] for key in part}
         await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
     await group.own_record(worker).write(WorkerRecord(worker, is_sealed=True, parts=len(parts)))
-    leases = {shard: _lease(shard, states, worker, version) for shard in states}
+    leases = {shard: _lease(shard, states, worker) for shard in states}
+    table = LeaseTable(FIRST_VERSION, worker, StartingPosition.trim_horizon(), leases)
     try:
-        await group.write_table(LeaseTable(version, worker, start, leases), expected)
-    except ConflictError:
+        await create_table(group, table)
+    except ConflictError as error:
+        await group.delete_worker(worker)
+        raise exists from error
+    except StateError:
         await group.delete_worker(worker)
         raise
 
@@ -68,11 +58,11 @@ def _is_begun(state: ShardState) -> bool:
     return not state.ended and not state.waiting
 
 
-def _lease(shard: str, states: Mapping[str, ShardState], worker: str, epoch: int) -> Lease:
+def _lease(shard: str, states: Mapping[str, ShardState], worker: str) -> Lease:
     state, (stream, _, shard_id) = states[shard], shard.rpartition("/")
     if _is_begun(state):
-        return Lease(worker, epoch)
+        return Lease(worker, FIRST_VERSION)
     if state.waiting:
         return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents))
     children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
-    return Lease(None, epoch, ended=True, watermark=state.watermark, children=tuple(children))
+    return Lease(None, FIRST_VERSION, ended=True, watermark=state.watermark, children=tuple(children))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from recordpublisher.fetcher.leases.first_group import SHARDS_PER_PART, store_as_group
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.takeover.first_group import SHARDS_PER_PART, store_as_group
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.testing import run_virtual
