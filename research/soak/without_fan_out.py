@@ -47,11 +47,11 @@ def in_use_is_not_counted() -> Patches:
 
 
 def five_seconds_lie_between_success_and_call() -> Patches:
-    return [replace_attribute(resubscribe_policy, "SECONDS_AFTER_SUCCESS", 0.0)]
+    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_SUBSCRIPTIONS", 0.0)]
 
 
 def one_second_lies_between_calls() -> Patches:
-    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_CALLS", 0.0)]
+    return [replace_attribute(resubscribe_policy, "SECONDS_BETWEEN_SUBSCRIBE_CALLS", 0.0)]
 
 
 def progress_resets_the_retry_budget() -> Patches:

@@ -39,7 +39,7 @@ def old_iterators_are_replaced_before_use() -> Patches:
 
 
 def a_refused_shard_is_not_read_for_a_second() -> Patches:
-    return [replace_attribute(rate_control, "THROTTLED_SECONDS", 0.0)]
+    return [replace_attribute(rate_control, "REFUSED_SECONDS", 0.0)]
 
 
 def reads_keep_five_calls_a_second() -> Patches:

@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from recordpublisher.publishers import service_limits as limits
+
 from .api_errors import limit_exceeded, throughput_exceeded
 from .clock import Clock
 
@@ -22,8 +24,14 @@ class Quotas:
 
     @classmethod
     def service(cls) -> "Quotas":
-        """5 reads and 2 MiB read, 1,000 records and 1 MiB written per shard; 1 subscribe per consumer and shard."""
-        return cls(reads=5, read_bytes=2 << 20, write_records=1000, write_bytes=1 << 20, subscribes=1)
+        """The documented ones: `publishers/service_limits.py`."""
+        return cls(
+            reads=limits.GET_RECORDS_CALLS_PER_SECOND,
+            read_bytes=limits.READ_BYTES_PER_SECOND,
+            write_records=limits.WRITE_RECORDS_PER_SECOND,
+            write_bytes=limits.WRITE_BYTES_PER_SECOND,
+            subscribes=1 / limits.SECONDS_BETWEEN_SUBSCRIBE_CALLS,
+        )
 
 
 @dataclass(slots=True)

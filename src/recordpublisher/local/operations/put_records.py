@@ -6,14 +6,14 @@ from functools import lru_cache
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import PUT_RECORDS_BYTES
+
 from ..api_errors import ApiError, check_dry_run, invalid_argument, invalid_input, throughput_exceeded
 from ..requests import records as requests
 from ..requests.violations import violation
 from ..streams.account import Account
 from ..streams.shard import Shard, explicit_hash, hash_of
 from ..streams.stream import Stream
-
-MAX_REQUEST_BYTES = 10 << 20  # keys counted
 
 
 @lru_cache(maxsize=16_384)
@@ -48,8 +48,8 @@ def put_records(account: Account, request: requests.PutRecords) -> bytes:
         _size(entry, size, stream, place)
         for place, (entry, size) in enumerate(zip(request.records, data_sizes, strict=True), 1)
     ]
-    if sum(sizes) > MAX_REQUEST_BYTES:
-        raise invalid_argument(f"Records size exceeds {MAX_REQUEST_BYTES} bytes: {sum(sizes)}")
+    if sum(sizes) > PUT_RECORDS_BYTES:
+        raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES} bytes: {sum(sizes)}")
     targets = [_target(stream, entry) for entry in request.records]
     check_dry_run(request.dry_run)
     now = account.clock.now_ms()

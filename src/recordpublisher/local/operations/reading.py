@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES
+
 from ..api_errors import check_dry_run, in_use, invalid_argument, not_found
 from ..requests.consumers import SubscribeToShard
 from ..requests.records import GetRecords, GetShardIterator
@@ -12,8 +14,6 @@ from ..streams.shard import Shard
 from ..streams.shard_iterator import ShardIterator, start_counter
 from ..streams.stream import Stream
 from ..streams.subscriptions import Subscription, millis_behind
-
-MAX_RESPONSE_BYTES = 10 << 20
 
 
 def get_shard_iterator(account: Account, request: GetShardIterator) -> object:
@@ -41,7 +41,7 @@ def get_records(account: Account, request: GetRecords) -> bytes:
     key = f"{stream.name}/{shard.id}"
     if account.throttle:
         account.throttle.before_read(key)
-    found = shard.log.read(iterator.counter, request.limit, MAX_RESPONSE_BYTES)
+    found = shard.log.read(iterator.counter, request.limit, GET_RECORDS_BYTES)
     if account.throttle:
         account.throttle.after_read(key, found.size)
     if found.unread_arrival_ms is None and not shard.is_open:

@@ -6,6 +6,8 @@ from math import inf
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
+
 from ..api_errors import ApiError, invalid_argument, not_found
 from ..requests import streams as requests
 from ..requests.fields import StreamRequest
@@ -16,7 +18,7 @@ from ..streams.shard import Shard
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import Stream
 
-TOKEN_LIFETIME_MS = 300_000
+TOKEN_LIFETIME_MS = int(NEXT_TOKEN_SECONDS * 1000)
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):

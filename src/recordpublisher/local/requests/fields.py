@@ -8,15 +8,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, PARTITION_KEY_CHARACTERS
+
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?:[a-zA-Z0-9_.-]+)\Z")]
 Arn = Annotated[str, Meta(max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:stream/\S+)\Z")]
 Number = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,128}))\Z")]
 HashKey = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,38}))\Z")]
-PartitionKey = Annotated[str, Meta(min_length=1, max_length=256)]
+PartitionKey = Annotated[str, Meta(min_length=1, max_length=PARTITION_KEY_CHARACTERS)]
 TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=200)]
 RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
-Count = Annotated[int, Meta(ge=1, le=10_000)]
+Count = Annotated[int, Meta(ge=1, le=GET_RECORDS_RECORDS)]
 Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
 

@@ -5,6 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, PUT_RECORDS_RECORDS
+
 from .fields import Arn, Count, HashKey, Name, Number, PartitionKey, Request, StartType, StreamRequest
 
 
@@ -29,7 +31,7 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
     """Up to 500 records to put."""
 
-    records: Annotated[list[Entry], Meta(min_length=1, max_length=500)]
+    records: Annotated[list[Entry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
     dry_run: bool = False
 
 
@@ -47,6 +49,6 @@ class GetRecords(Request, frozen=True):
     """A read from a shard iterator."""
 
     shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
-    limit: Count = 10_000
+    limit: Count = GET_RECORDS_RECORDS
     stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
     dry_run: bool = False

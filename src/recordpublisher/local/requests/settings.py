@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
+
 from .fields import Arn, Name, Request, StreamModeDetails, StreamRequest, TagKey, Tags
 
 ShardMetric = Literal[
@@ -103,7 +105,9 @@ class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
     """The largest record, in KiB."""
 
     stream_arn: Arn = msgspec.field(name="StreamARN")
-    max_record_size: Annotated[int, Meta(ge=1024, le=10_240)] = msgspec.field(name="MaxRecordSizeInKiB")
+    max_record_size: Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)] = msgspec.field(
+        name="MaxRecordSizeInKiB"
+    )
 
 
 class UpdateStreamMode(Request, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
+
 from .fields import (
     Arn,
     Count,
@@ -25,7 +27,9 @@ class CreateStream(Request, frozen=True):
     stream_name: Name
     shard_count: Count = 4
     record_distribution_strategy: RecordDistribution | None = None
-    max_record_size: Annotated[int, Meta(ge=1024, le=10_240)] = msgspec.field(name="MaxRecordSizeInKiB", default=1024)
+    max_record_size: Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)] = msgspec.field(
+        name="MaxRecordSizeInKiB", default=DEFAULT_RECORD_BYTES // 1024
+    )
     stream_mode_details: StreamModeDetails = StreamModeDetails()
     warm_throughput: Annotated[int, Meta(ge=0)] | None = msgspec.field(name="WarmThroughputMiBps", default=None)
     tags: Tags | None = None

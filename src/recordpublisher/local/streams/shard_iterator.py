@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import ITERATOR_SECONDS
+
 from ..api_errors import ApiError, invalid_argument
 from .shard import Shard
 
-LIFETIME_MS = 300_000
+LIFETIME_MS = int(ITERATOR_SECONDS * 1000)
 NUMBER_AND_TYPE = (
     "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or "
     "(2) TRIM_HORIZON or LATEST and no StartingSequenceNumber."

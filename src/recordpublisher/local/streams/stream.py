@@ -7,6 +7,8 @@ from math import inf
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
+
 from ..api_errors import in_use, not_found
 from ..clock import Clock
 from .consumers import CONSUMER_LIMIT, ConsumerTable
@@ -36,7 +38,7 @@ class Stream:
         self.clock = clock
         self.created_ms = clock.now_ms()
         self.retention_hours = DEFAULT_RETENTION_HOURS
-        self.max_record_bytes = 1 << 20
+        self.max_record_bytes = DEFAULT_RECORD_BYTES
         self.mode = "PROVISIONED"
         self.distribution = "USER_PARTITION_KEY"
         self.tags = TagSet()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS, SUBSCRIPTION_SECONDS
+
 from .. import event_stream
 from ..api_errors import in_use
 from ..clock import Clock
@@ -12,9 +14,9 @@ from .consumers import Consumer
 from .shard import Shard
 from .stream import Stream
 
-LIFETIME_MS = 300_000
+LIFETIME_MS = int(SUBSCRIPTION_SECONDS * 1000)
 HEARTBEAT_MS = 5_000
-TAKE_OVER_AFTER_MS = 5_000
+TAKE_OVER_AFTER_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 MAX_EVENT_RECORDS = 2_000
 MAX_EVENT_BYTES = 1 << 20
 

@@ -12,6 +12,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import ON_
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
+from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 
 from ..stores.by_location import read_claim_store_of
 from ..stores.read_claim_store import ReadClaimStore
@@ -33,8 +34,7 @@ from .start_by_shard import STARTS
 from .unknown_options import is_option, warn_of_unknown_options
 
 _GROUP = "Spark"
-FAN_OUT_RULE_MS = 5_000
-"""SubscribeToShard may not be called again within 5 s of a success (API reference; F9)."""
+_MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
 STREAM = text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", group=_GROUP, aliases=("stream",))
 STREAMS = text(
@@ -116,8 +116,8 @@ WINDOW = integer(
 FAN_OUT_WINDOW = integer(
     "flink.spark.efo.window.millis",
     "How long a fan-out task reads: at least the 5 s between two subscriptions (F9) and the time to subscribe.",
-    5_500,
-    FAN_OUT_RULE_MS,
+    _MIN_FAN_OUT_WINDOW_MS + 500,
+    _MIN_FAN_OUT_WINDOW_MS,
     unit="ms",
     group=_GROUP,
 )

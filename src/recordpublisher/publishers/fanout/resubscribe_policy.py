@@ -19,6 +19,7 @@ from ..errors import (
 from ..kinesis.listing import is_shard_listed
 from ..kinesis.ports import ListingPort
 from ..retry import RetryPolicy, call_with_retries
+from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
@@ -130,12 +131,13 @@ class ResubscribePolicy:
 
     def _wait_until_free(self, error: Exception) -> None:
         """Within 5 s of another caller's success we would be refused. The jitter keeps two callers from colliding."""
-        self.pacing.wait_at_least(SECONDS_AFTER_SUCCESS + self._draw())
-        log.info("subscription to %s is in use, waiting out 5 s: %s", self._shard.key, error)
-
-
-SECONDS_AFTER_SUCCESS = 5.0  # service limit: within 5 s of a success the next call raises ResourceInUseException
-SECONDS_BETWEEN_CALLS = 1.0  # service limit: one call a second per consumer and shard
+        self.pacing.wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
+        log.info(
+            "subscription to %s is in use, waiting out %g s: %s",
+            self._shard.key,
+            SECONDS_BETWEEN_SUBSCRIPTIONS,
+            error,
+        )
 
 
 class Pacing:
@@ -147,11 +149,11 @@ class Pacing:
 
     def on_call(self) -> None:
         """A call is sent now."""
-        self.wait_at_least(SECONDS_BETWEEN_CALLS)
+        self.wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
 
     def on_subscribed(self) -> None:
         """A subscription was opened just now."""
-        self.wait_at_least(SECONDS_AFTER_SUCCESS)
+        self.wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
 
     def wait_at_least(self, seconds: float) -> None:
         """Wait at least `seconds` from now; a later time set before stays."""

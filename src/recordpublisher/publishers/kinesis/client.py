@@ -18,6 +18,7 @@ from ..errors import (
 )
 from ..positions import PositionType, StartingPosition
 from ..properties.properties import Properties
+from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import Shard
 from ..stream_arns import ConsumerArn, arn_of, stream_name
 from .codec.put_records import PLACEHOLDER, encode_put
@@ -144,7 +145,7 @@ class KinesisClient:
     async def stream_summary(self, stream: str) -> StreamSummary:
         """The largest record that the stream accepts, and whether it distributes records by key."""
         summary = await self._describe_stream(stream)
-        largest = int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024
+        largest = int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024)) * 1024
         return StreamSummary(largest, summary.get("RecordDistributionStrategy") != "AUTO")
 
     # --- streams and shards -------------------------------------------------------------------------------------------------------

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 from ..errors import ThrottledError, TransientError
 from ..records import UserRecord
+from ..service_limits import (
+    GET_RECORDS_CALLS_PER_SECOND,
+    GET_RECORDS_RECORDS,
+    ITERATOR_SECONDS,
+    READ_BYTES_PER_SECOND,
+    REFUSED_SECONDS,
+    REFUSED_SECONDS_AFTER_LARGEST_RESPONSE,
+)
 
-LARGEST_RESPONSE_SECONDS = 5.0
-"""How long the service refuses reads after a response of 10 MiB, the largest, whether it arrived or not (service limit)."""
-MIN_CALL_INTERVAL_SECONDS = 0.2
-"""Least time between two calls on a shard: 5 GetRecords calls a second (service limit)."""
-BYTES_PER_SECOND = 2 * 2**20
-"""Read throughput of a shard: 2 MiB a second (service limit). After a response of 10 MiB reads are refused for 5 s."""
-THROTTLED_SECONDS = 1.0
-"""After a refusal calls are refused for the rest of a second (API reference of GetRecords)."""
-MAX_LIMIT = 10_000
-"""The largest Limit of GetRecords (service limit)."""
+MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
+"""Least time between two calls on a shard."""
 FIRST_READ_BUDGET_BYTES = 2**20
 """Budget of the first read when none was set. It measures the records, so that a thousand shards may start at once (P6)."""
-MAX_ITERATOR_AGE_SECONDS = 240.0
-"""An older iterator is replaced before use (R2): the service accepts it for 300 s."""
+MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
+"""An older iterator is replaced before use (R2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ def next_read_at(started: float, responded: float, interval_seconds: float, read
     The interval and the limit of five calls a second count from start to start. Bytes count from the response on: the time at which the
     service charged them is unknown, and a read that comes a little early is refused for a second.
     """
-    return max(started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / BYTES_PER_SECOND)
+    return max(
+        started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
+    )
 
 
 def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
@@ -64,7 +66,7 @@ def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf
     for 5 s. Without the longer wait the retries would be used up meanwhile.
     """
     if isinstance(error, ThrottledError):
-        return max(THROTTLED_SECONDS, LARGEST_RESPONSE_SECONDS - since_lost_read)
+        return max(REFUSED_SECONDS, REFUSED_SECONDS_AFTER_LARGEST_RESPONSE - since_lost_read)
     return MIN_CALL_INTERVAL_SECONDS
 
 
@@ -76,9 +78,9 @@ def read_limit(max_records: int, size: RecordSize, budget_bytes: int | None, loo
     """
     limit = max_records
     if loop_seconds is not None:
-        limit = int(BYTES_PER_SECOND * max(loop_seconds, MIN_CALL_INTERVAL_SECONDS) / size.read)
+        limit = int(READ_BYTES_PER_SECOND * max(loop_seconds, MIN_CALL_INTERVAL_SECONDS) / size.read)
     if budget_bytes is None and not size.is_measured:
         budget_bytes = FIRST_READ_BUDGET_BYTES
     if budget_bytes is not None:
         limit = min(limit, int(budget_bytes / size.held))
-    return max(1, min(limit, MAX_LIMIT))
+    return max(1, min(limit, GET_RECORDS_RECORDS))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
+from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import hash_key_from
-
-MAX_KEY_LENGTH = 256
-"""Characters of a partition key (service limit)."""
 
 
 class SourceShard:
@@ -54,14 +52,14 @@ def size_of(data: bytes, partition_key: str) -> int:
 
 def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
     """Whether the record is valid and has no explicit hash key: the cheap check that nearly every record passes."""
-    is_sized = 0 < len(record.partition_key) <= MAX_KEY_LENGTH and record.size <= max_record_bytes
+    is_sized = 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
     return is_sized and record.explicit_hash_key is None
 
 
 def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
     """Why the service would reject this record, and with it the whole call; None for a valid record."""
-    if not 0 < len(record.partition_key) <= MAX_KEY_LENGTH:
-        return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {MAX_KEY_LENGTH}"
+    if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
+        return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {PARTITION_KEY_CHARACTERS}"
     if record.size > max_record_bytes:
         return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key

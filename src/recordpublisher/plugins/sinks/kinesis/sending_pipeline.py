@@ -13,6 +13,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
 from .failure_handler import FailureHandler
 from .outstanding_records import OutstandingRecords
@@ -30,7 +31,7 @@ from .shard_queues.shard_map_refresher import MisroutedRecord, ShardMapRefresher
 from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
-DEFAULT_SUMMARY = StreamSummary(2**20, distributes_by_key=True)
+DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
 """Assumed when we may write to the stream but not describe it."""
 
 

@@ -24,14 +24,12 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 
 from .statistics import SinkStatistics
 
 QueueLimit = int | Callable[[SinkStatistics], int]
 """Records: a number above 0, or a function of `SinkStatistics` that returns one."""
-SHARD_RECORDS_PER_SECOND = 1_000
-SHARD_BYTES_PER_SECOND = 2**20
-"""Write limits of a shard (service limits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,8 @@ class Settings:
             request_count=value(COLLECTION_MAX_COUNT),
             request_bytes=value(COLLECTION_MAX_SIZE),
             linger_seconds=value(RECORD_MAX_BUFFERED_TIME) / 1000,
-            records_per_second=SHARD_RECORDS_PER_SECOND * rate,
-            bytes_per_second=SHARD_BYTES_PER_SECOND * rate,
+            records_per_second=WRITE_RECORDS_PER_SECOND * rate,
+            bytes_per_second=WRITE_BYTES_PER_SECOND * rate,
             connections=value(MAX_CONNECTIONS),
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from recordpublisher.publishers.shards import Shard
 
 from ..ports import ConsumerDescription
@@ -56,7 +57,7 @@ class StreamDescription:
         return cls(
             ListedStream.parse(summary),
             int(summary["RetentionPeriodHours"]),
-            int(summary.get("MaxRecordSizeInKiB", 1024)) * 1024,
+            int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024)) * 1024,
             summary.get("RecordDistributionStrategy") != "AUTO",
             summary.get("KeyId") if summary.get("EncryptionType", "NONE") != "NONE" else None,
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, ITERATOR_SECONDS
+
 from ..property_types import PropertyGroup
 
 POLLING = PropertyGroup("Polling")
 GETRECORDS_MAX = POLLING.integer(
     "flink.shard.getrecords.maxrecordcount",
     "Most records that one GetRecords call requests.",
-    10_000,
+    GET_RECORDS_RECORDS,
     minimum=1,
-    maximum=10_000,
+    maximum=GET_RECORDS_RECORDS,
     unit="records",
 )
 GETRECORDS_INTERVAL = POLLING.integer(
@@ -18,7 +20,7 @@ GETRECORDS_INTERVAL = POLLING.integer(
     "Interval from the start of one read to the start of the next (R1); less than the iterator's five minutes.",
     200,
     minimum=0,
-    maximum=299_999,
+    maximum=int(ITERATOR_SECONDS * 1000) - 1,
     unit="ms",
 )
 TIP_INTERVAL = POLLING.optional_integer(
