@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
-from recordpublisher import ConfigurationError, RetriesExhaustedError
+from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
 from recordpublisher.plugins.deserializers import glue_schemas
 from recordpublisher.plugins.deserializers.glue_schemas import GlueSchemas
+from recordpublisher.publishers.kinesis.aws_service import AwsService
 from recordpublisher.testing import run_virtual
 
 IDS = [UUID(int=number).bytes for number in range(1, 6)]
@@ -43,7 +44,8 @@ def schemas(registry):
     async def decoder_for(data_format, definition):
         return lambda payload: (definition, payload)
 
-    return GlueSchemas(registry.open, decoder_for)
+    properties = Properties({"aws.region": "us-east-1"})
+    return GlueSchemas(AwsService("glue", properties, None, open_client=registry.open), decoder_for)
 
 
 def test_a_throttled_fetch_is_tried_again():

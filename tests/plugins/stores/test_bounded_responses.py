@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis.error_mapping import MAX_RESPONSE_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.endless_server import CHUNK, CHUNKED, LONG, MIB, OK, serve_endless
 from servers.moto_server import KEYS
-from servers.scripted_http import Last, RawServer
+from servers.scripted_http import Last, RawServer, RefusedEarly
 
 S3, DYNAMODB = "s3://bucket/job", "dynamodb://states/job"
 BAD = b"HTTP/1.1 404 Bad\r\n"
@@ -94,9 +94,47 @@ async def test_an_error_that_is_nested_too_deeply_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda store: store.list_names(""), lambda store: store.delete("a")], ids=["list", "delete"]
+    "call",
+    [
+        lambda store: store.list_names(""),
+        lambda store: store.delete("a"),
+        lambda store: store.get("a"),
+        lambda store: store.put_if_absent("a", b"1"),
+        lambda store: store.compare_and_set("a", b"1", "v"),
+    ],
+    ids=["list", "delete", "get", "put", "set"],
 )
-async def test_a_response_of_404_is_an_error_where_it_does_not_mean_that_nothing_is_stored(call):
-    async with store_that_reads(S3, response(b"", BAD)) as store:
-        with pytest.raises(StateError, match="at s3://bucket/job failed with 404"):
+@pytest.mark.parametrize("location", [S3, DYNAMODB])
+async def test_a_response_of_404_without_an_error_code_does_not_mean_that_nothing_is_stored(call, location):
+    async with store_that_reads(location, RefusedEarly(response(b"", BAD))) as store:
+        with pytest.raises(StoreUnavailableError, match=f"at {location} failed: .*HTTP 404 without an error code"):
             await call(store)
+
+
+@pytest.mark.parametrize(
+    ("location", "call", "field"),
+    [
+        (S3, lambda store: store.get("a"), "ETag"),
+        (S3, lambda store: store.put_if_absent("a", b"1"), "ETag"),
+        (DYNAMODB, lambda store: store.list_names(""), "Items"),
+        (DYNAMODB, lambda store: store.list(""), "Items"),
+        (DYNAMODB, lambda store: store.list_versions(""), "Items"),
+    ],
+)
+async def test_a_response_without_what_it_must_have_may_be_asked_for_again(location, call, field):
+    async with store_that_reads(location, RefusedEarly(response(b"{}" if location == DYNAMODB else b""))) as store:
+        with pytest.raises(StoreUnavailableError, match=f"at {location} failed: .*'{field}'"):
+            await call(store)
+
+
+@pytest.mark.parametrize(
+    ("location", "page"),
+    [
+        (DYNAMODB, b'{"Items":[],"LastEvaluatedKey":{"job":{"S":"job"},"item":{"S":"a"}}}'),
+        (S3, b"<L><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></L>"),
+    ],
+)
+async def test_a_page_that_names_itself_as_the_next_one_is_an_error(location, page):
+    async with store_that_reads(location, *[response(page)] * 3) as store:
+        with pytest.raises(StoreUnavailableError, match="the same page comes again and again"):
+            await store.list_names("")

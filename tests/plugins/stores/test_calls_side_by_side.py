@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from recordpublisher.plugins.stores.aws_client import CONCURRENCY, AwsService, side_by_side
 from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.store_service import StoreService, side_by_side
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.kinesis.aws_service import CONCURRENCY
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.moto_server import KEYS
@@ -30,7 +31,7 @@ class WaitingClient:
         self.are_open = asyncio.Event()
 
     @asynccontextmanager
-    async def create_client(self, service, **_):
+    async def make(self):
         self.opened += 1
         await asyncio.sleep(0)
         yield self
@@ -49,17 +50,11 @@ class WaitingClient:
             self.open -= 1
 
 
-def service_with(client):
-    service = AwsService("dynamodb", "dynamodb://t/j", PROPERTIES)
-    service._session = client
-    return service
-
-
 async def test_calls_at_the_same_time_share_one_client_and_their_number_is_limited():
     client = WaitingClient(CONCURRENCY)
-    service = service_with(client)
+    service = StoreService("dynamodb", "dynamodb://t/j", PROPERTIES, client.make)
     async with asyncio.timeout(LIMIT_SECONDS):
-        await side_by_side(service.call("GetItem") for _ in range(3 * CONCURRENCY))
+        await side_by_side(service.call("GetItem", len) for _ in range(3 * CONCURRENCY))
     assert (client.opened, client.most) == (1, CONCURRENCY)
     await service.close()
 
@@ -68,11 +63,11 @@ async def test_calls_at_the_same_time_share_one_client_and_their_number_is_limit
 async def test_values_are_read_side_by_side(location, monkeypatch):
     everyone = asyncio.Barrier(17)
 
-    async def wait_for_all(self, api, **parameters):
+    async def wait_for_all(self, api, parse, **parameters):
         await everyone.wait()
-        return {"Body": b"v", "ETag": "1", "Item": {"version": {"S": "1"}, "value": {"B": b"v"}}}
+        return parse({"Body": b"v", "ETag": "1", "Item": {"version": {"S": "1"}, "value": {"B": b"v"}}})
 
-    monkeypatch.setattr(AwsService, "call", wait_for_all)
+    monkeypatch.setattr(StoreService, "call", wait_for_all)
     names = [f"claim-{n}" for n in range(17)]
     async with asyncio.timeout(LIMIT_SECONDS):
         found = await conditional_store_of(location, "uri", PROPERTIES).get_all(names)

@@ -3,9 +3,9 @@
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
-from recordpublisher.plugins.stores.aws_client import AwsService, ConditionFailedError
 from recordpublisher.plugins.stores.s3 import S3Store
 from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
 
 WRITES = ("PutObject", "UpdateItem")
 
@@ -13,17 +13,17 @@ WRITES = ("PutObject", "UpdateItem")
 @pytest.fixture
 def every_write_is_sent_twice(monkeypatch):
     """As the SDK and `Database.transaction` do when the first response is lost."""
-    call, transaction = AwsService.call, Database.transaction
+    call, transaction = StoreService.call, Database.transaction
 
-    async def call_twice(self, api, **parameters):
-        response = await call(self, api, **parameters)
-        return await call(self, api, **parameters) if api in WRITES else response
+    async def call_twice(self, api, parse, **parameters):
+        response = await call(self, api, parse, **parameters)
+        return await call(self, api, parse, **parameters) if api in WRITES else response
 
     async def transaction_twice(self, work):
         await transaction(self, work)
         return await transaction(self, work)
 
-    monkeypatch.setattr(AwsService, "call", call_twice)
+    monkeypatch.setattr(StoreService, "call", call_twice)
     monkeypatch.setattr(Database, "transaction", transaction_twice)
 
 
@@ -46,15 +46,15 @@ async def test_a_write_that_is_sent_twice_is_made_once(open_store):
 
 async def test_s3_a_refused_write_is_retried_when_nothing_has_changed(aws, tmp_path, monkeypatch):
     """S3 returns 409 during a concurrent write, which may fail afterwards."""
-    call, refusals = AwsService.call, [1, 2]
+    call, refusals = StoreService.call, [1, 2]
 
-    async def refuse_at_first(self, api, **parameters):
+    async def refuse_at_first(self, api, parse, **parameters):
         if api == "PutObject" and refusals:
             refusals.pop()
             raise ConditionFailedError("ConditionalRequestConflict")
-        return await call(self, api, **parameters)
+        return await call(self, api, parse, **parameters)
 
-    monkeypatch.setattr(AwsService, "call", refuse_at_first)
+    monkeypatch.setattr(StoreService, "call", refuse_at_first)
     store = S3Store(f"s3://bucket/{tmp_path.name}", "uri", aws)
     version = await store.put_if_absent("a/1", b"1")
     refusals += [1]

@@ -1,10 +1,14 @@
 """DynamoDB Streams as a service that polling reads: pages of shards, shard ends, the tip, trimmed changes."""
 
+from contextlib import nullcontext
+from datetime import UTC, datetime
+
 import pytest
 from botocore.exceptions import ClientError
 
 import recordpublisher as rp
 from recordpublisher.publishers.dynamodb_streams.service import DynamoDbStreams
+from recordpublisher.publishers.errors import TransientError
 
 
 class Answers:
@@ -26,13 +30,10 @@ class Answers:
 
 
 def a_service(**answers):
-    service = DynamoDbStreams(
-        rp.Properties(
-            {"aws.region": "us-east-1", "aws.endpoint": "http://127.0.0.1:1", "flink.dynamodb.tip.empty.reads": 2}
-        )
-    )
-    service._client = Answers(list_streams=[{"Streams": [{"StreamArn": "arn", "StreamLabel": "1"}]}], **answers)
-    return service
+    """A service, and its client."""
+    client = Answers(list_streams=[{"Streams": [{"StreamArn": "arn", "StreamLabel": "1"}]}], **answers)
+    properties = rp.Properties({"aws.region": "us-east-1", "flink.dynamodb.tip.empty.reads": 2})
+    return DynamoDbStreams(properties, open_client=lambda: nullcontext(client)), client
 
 
 def described(shard_id, parent=None, closed=False, last=None):
@@ -42,18 +43,18 @@ def described(shard_id, parent=None, closed=False, last=None):
 
 
 async def test_shards_are_listed_page_by_page_with_parents_and_spread_over_subtasks():
-    service = a_service(describe_stream=[described("a", closed=True, last="a"), described("b", "a")])
+    service, client = a_service(describe_stream=[described("a", closed=True, last="a"), described("b", "a")])
 
     parent, child = await service.list_shards("orders")
 
     assert (parent.closed, child.closed, child.parents) == (True, False, ("a",))
     assert parent.hash_range != child.hash_range
-    assert service._client.asked[-1] == ("describe_stream", {"StreamArn": "arn", "ExclusiveStartShardId": "a"})
+    assert client.asked[-1] == ("describe_stream", {"StreamArn": "arn", "ExclusiveStartShardId": "a"})
 
 
 async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_empty_responses():
     more, end = {"Records": [], "NextShardIterator": "own"}, {"Records": []}
-    service = a_service(get_shard_iterator=[{"ShardIterator": "own"}], get_records=[more, more, end])
+    service, client = a_service(get_shard_iterator=[{"ShardIterator": "own"}], get_records=[more, more, end])
     shard = rp.Shard("orders", "a")
     iterator = await service.get_shard_iterator(shard, rp.StartingPosition.trim_horizon())
     answers = []
@@ -62,12 +63,50 @@ async def test_a_shard_end_has_no_iterator_and_the_tip_is_reported_after_some_em
         iterator = answers[-1].next_iterator
 
     assert [answer.millis_behind_latest for answer in answers] == [None, 0, 0]
-    assert service._client.asked[-1][1] == {"ShardIterator": "own", "Limit": 1000}
+    assert client.asked[-1][1] == {"ShardIterator": "own", "Limit": 1000}
 
 
 async def test_trimmed_records_are_data_loss():
     trimmed = ClientError({"Error": {"Code": "TrimmedDataAccessException", "Message": "gone"}}, "GetShardIterator")
-    service = a_service(get_shard_iterator=[trimmed])
+    service, _ = a_service(get_shard_iterator=[trimmed])
 
     with pytest.raises(rp.DataLossError, match="24 hours"):
         await service.get_shard_iterator(rp.Shard("orders", "a"), rp.StartingPosition.after(rp.SequenceNumber("5")))
+
+
+CHANGE = {
+    "ApproximateCreationDateTime": datetime.fromtimestamp(1, UTC),
+    "Keys": {"id": {"S": "a"}},
+    "SequenceNumber": "1",
+}
+MALFORMED_READS = {
+    "no records": {},
+    "records that are null": {"Records": None},
+    "a record that is null": {"Records": [None]},
+    "a record without a change": {"Records": [{"eventID": "1"}]},
+    "a change without keys": {"Records": [{"dynamodb": {**CHANGE, "Keys": None, "SequenceNumber": None}}]},
+    "a change without a time": {"Records": [{"dynamodb": {**CHANGE, "ApproximateCreationDateTime": None}}]},
+    "a text as sequence number": {"Records": [{"dynamodb": {**CHANGE, "SequenceNumber": "abc"}}]},
+    "a sequence number without an end": {"Records": [{"dynamodb": {**CHANGE, "SequenceNumber": "9" * 5_000}}]},
+    "a number as iterator": {"Records": [], "NextShardIterator": 5},
+}
+
+
+@pytest.mark.parametrize("response", MALFORMED_READS.values(), ids=MALFORMED_READS)
+async def test_a_read_that_is_not_as_documented_may_be_tried_again(response):
+    service, _ = a_service(get_records=[response])
+    with pytest.raises(TransientError, match="GetRecords failed with MalformedResponse"):
+        await service.get_records(rp.Shard("orders", "a"), "0 0 own", 10)
+
+
+@pytest.mark.parametrize("page", [{}, {"StreamDescription": {}}, {"StreamDescription": {"Shards": [{}]}}])
+async def test_a_listing_that_is_not_as_documented_may_be_tried_again(page):
+    service, _ = a_service(describe_stream=[page])
+    with pytest.raises(TransientError, match="DescribeStream failed with MalformedResponse"):
+        await service.list_shards("orders")
+
+
+async def test_a_listing_that_never_ends_is_an_error():
+    service, _ = a_service(describe_stream=[described("a", last="a")] * 3)
+    with pytest.raises(TransientError, match="the same page comes again and again"):
+        await service.list_shards("orders")

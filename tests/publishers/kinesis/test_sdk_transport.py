@@ -1,4 +1,4 @@
-"""The loader that the clients of a process share, the deadline of calls, and how many of them start at once (F1)."""
+"""The deadline of calls, and how many of them start at once (F1)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -12,16 +12,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from servers.scripted_kinesis import PROPERTIES
-
-
-def loader():
-    return SdkTransport(Properties(PROPERTIES))._session.get_component("data_loader")
-
-
-def test_the_sdks_models_are_loaded_once_for_each_data_path(monkeypatch, tmp_path):
-    assert loader() is loader()
-    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
-    assert str(tmp_path) in loader().search_paths
 
 
 class Sdk:

@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.kinesis.aws_service import AwsService
+from recordpublisher.publishers.properties.groups.formats import GLUE_ENDPOINT
 from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from .avro import decode, parse_schema, schema_of
 from .glue_protobuf import message_decoder
-from .glue_schemas import Decode, GlueSchemas, glue_clients
+from .glue_schemas import Decode, GlueSchemas
 
 HEADER_BYTES = 18
 """The version of the header, the compression, and the id of the schema version (a UUID)."""
@@ -40,7 +42,7 @@ class GlueDeserializer:
         self._reader_schema = schema_of(properties)
         self.decompressor = GlueDecompressor(properties.value(MAX_DECOMPRESSED_BYTES))
         """For the job, which decompresses what fits into its memory."""
-        self._schemas = GlueSchemas(glue_clients(properties), self._decoder_for)
+        self._schemas = GlueSchemas(AwsService("glue", properties, properties.value(GLUE_ENDPOINT)), self._decoder_for)
 
     async def prepare(self, batch: RecordBatch) -> None:
         """Fetch the schemas that the batch names and that are not known. Raises: FatalKinesisError, RetriesExhaustedError."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.aws_client import AwsService, ConditionFailedError, NotFoundError
+from ..stores.dynamodb import create_table
+from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
 from .kcl_leases import KclLease, lease_from_item, lease_to_item
-
-_CREATE_SECONDS = 60
 
 
 class KclLeaseTable:
@@ -25,22 +23,18 @@ class KclLeaseTable:
         """Raises: ConfigurationError."""
         self.place = f"kcl:{name}"
         self._name = name
-        self._service = AwsService("dynamodb", self.place, properties)
+        self._service = StoreService("dynamodb", self.place, properties)
 
     async def read(self) -> list[KclLease] | None:
         """Every lease, sorted by key; rows that are no leases are ignored. None when there is no table."""
         leases: list[KclLease] = []
-        page: dict[str, Any] = {}
-        while True:
-            try:
-                response = await self._call("Scan", ConsistentRead=True, **page)
-            except NotFoundError:
-                return None
-            parsed = (lease_from_item(item, self.place) for item in response["Items"])
-            leases += (lease for lease in parsed if lease is not None)
-            if "LastEvaluatedKey" not in response:
-                return sorted(leases, key=lambda lease: lease.key)
-            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        try:
+            async for items in self._service.pages("Scan", _parse_page, TableName=self._name, ConsistentRead=True):
+                parsed = (lease_from_item(item, self.place) for item in items)
+                leases += (lease for lease in parsed if lease is not None)
+        except NotFoundError:
+            return None
+        return sorted(leases, key=lambda lease: lease.key)
 
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
         """Put a lease without an owner in the place of the one that was `seen`, or of none.
@@ -55,7 +49,7 @@ class KclLeaseTable:
             }
         written = lease_to_item(replace(lease, counter=0 if seen is None else seen.counter + 1))
         try:
-            await self._call("PutItem", Item=written, **condition)
+            await self._service.call("PutItem", lambda _: None, TableName=self._name, Item=written, **condition)
         except ConditionFailedError as error:
             if not await self._has(written):  # otherwise an SDK retry met its own first attempt
                 raise StateError(
@@ -64,25 +58,18 @@ class KclLeaseTable:
 
     async def create(self) -> None:
         """Create the table, and wait until it is ACTIVE. The KCL adds an index itself when it starts."""
-        await self._call(
-            "CreateTable",
-            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        for _ in range(_CREATE_SECONDS):
-            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
-                return
-            await asyncio.sleep(1)
-        raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
+        await create_table(self._service, self._name, {"leaseKey": "HASH"})
 
     async def close(self) -> None:
         """Close the client."""
         await self._service.close()
 
     async def _has(self, written: dict[str, Any]) -> bool:
-        response = await self._call("GetItem", Key={"leaseKey": written["leaseKey"]}, ConsistentRead=True)
-        return lease_from_item(response.get("Item", {}), self.place) == lease_from_item(written, self.place)
+        where = {"TableName": self._name, "Key": {"leaseKey": written["leaseKey"]}, "ConsistentRead": True}
+        stored: dict[str, Any] = await self._service.call("GetItem", lambda response: response.get("Item", {}), **where)
+        return bool(stored) and lease_from_item(stored, self.place) == lease_from_item(written, self.place)
 
-    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._service.call(api, TableName=self._name, **parameters)
+
+def _parse_page(response: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    last = response.get("LastEvaluatedKey")
+    return response["Items"], {"ExclusiveStartKey": last} if last else None

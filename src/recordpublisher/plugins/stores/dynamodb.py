@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
+from .store_service import ConditionFailedError, NotFoundError, StoreService, get_side_by_side, side_by_side
 
+T = TypeVar("T")
 _CREATE_SECONDS = 60
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
 """Placeholders for attribute names in expressions: some of these names are reserved words of DynamoDB."""
@@ -31,15 +33,18 @@ class DynamoDbStore(ConditionalStore):
             raise ConfigurationError(key, uri, "dynamodb://table/job")
         self.place = uri
         self._table, self._job = parts.netloc, parts.path.strip("/")
-        self._service = AwsService("dynamodb", uri, properties)
+        self._service = StoreService("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read an item consistently."""
+
+        def parse(response: dict[str, Any]) -> VersionedValue | None:
+            return self._value(response["Item"]) if "Item" in response else None
+
         try:
-            response = await self._call("GetItem", Key=self._key(name), ConsistentRead=True)
+            return await self._call("GetItem", parse, Key=self._key(name), ConsistentRead=True)
         except NotFoundError:
             return None
-        return self._value(response["Item"]) if "Item" in response else None
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the items side by side."""
@@ -60,20 +65,21 @@ class DynamoDbStore(ConditionalStore):
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         """Query the job's items; an inconsistent query costs half."""
-        return {_name(item): self._value(item) async for item in self._query(prefix, consistent=consistent)}
+        return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """Query without the values."""
-        return {_name(item): self._version(item) async for item in self._query(prefix, ("#item", "#version"))}
+        attributes = ("#item", "#version")
+        return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
         """Query the keys."""
-        found = [_name(item) async for item in self._query(prefix, ("#item",), before)]
-        return [name for name in found if before is None or name < before]
+        names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
+        return [name for name in names if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
         """Delete one by one, side by side."""
-        await side_by_side(self._call("DeleteItem", Key=self._key(name)) for name in names)
+        await side_by_side(self._call("DeleteItem", _nothing, Key=self._key(name)) for name in names)
 
     async def close(self) -> None:
         """Close the client."""
@@ -92,10 +98,10 @@ class DynamoDbStore(ConditionalStore):
         }
         try:
             try:
-                await self._call("UpdateItem", **given)
+                await self._call("UpdateItem", _nothing, **given)
             except NotFoundError:
                 await self._create()
-                await self._call("UpdateItem", **given)
+                await self._call("UpdateItem", _nothing, **given)
         except ConditionFailedError as error:
             current = await self.get(name)
             if current is None or current.version != version:  # otherwise an SDK retry met its own first attempt
@@ -103,9 +109,17 @@ class DynamoDbStore(ConditionalStore):
         return version
 
     async def _query(
-        self, prefix: str, attributes: tuple[str, ...] = (), before: str | None = None, consistent: bool = True
-    ) -> AsyncIterator[dict[str, Any]]:
-        """The job's items, sorted by name; none when there is no table. With `before`, that name itself may be among them."""
+        self,
+        parse: Callable[[Mapping[str, Any]], T],
+        prefix: str,
+        attributes: tuple[str, ...] = (),
+        before: str | None = None,
+        consistent: bool = True,
+    ) -> AsyncIterator[tuple[str, T]]:
+        """The names of the job's items, and what `parse` takes from each, sorted by name; none when there is no table.
+
+        With `before`, that name itself may be among them.
+        """
         conditions, values = ["#job = :job"], {":job": {"S": self._job}}
         if before is not None and before < prefix:
             return
@@ -124,17 +138,16 @@ class DynamoDbStore(ConditionalStore):
             "ConsistentRead": consistent,
             **({"ProjectionExpression": ", ".join(attributes)} if attributes else {}),
         }
-        while True:
-            try:
-                response = await self._call("Query", **given)
-            except NotFoundError:
-                return
-            for item in response["Items"]:
-                if _name(item).startswith(prefix):
-                    yield item
-            if "LastEvaluatedKey" not in response:
-                return
-            given["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+
+        def parse_page(response: dict[str, Any]) -> tuple[list[tuple[str, T]], dict[str, Any] | None]:
+            items = [(_name(item), parse(item)) for item in response["Items"] if _name(item).startswith(prefix)]
+            last = response.get("LastEvaluatedKey")
+            return items, {"ExclusiveStartKey": last} if last else None
+
+        with contextlib.suppress(NotFoundError):
+            async for page in self._service.pages("Query", parse_page, TableName=self._table, **given):
+                for name, parsed in page:
+                    yield name, parsed
 
     def _value(self, item: Mapping[str, Any]) -> VersionedValue:
         return VersionedValue(bytes(item["value"]["B"]) if "value" in item else b"", self._version(item))
@@ -146,29 +159,43 @@ class DynamoDbStore(ConditionalStore):
             )
         return str(item["version"]["S"])
 
-    async def _call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        return await self._service.call(api, TableName=self._table, **parameters)
+    async def _call(self, api: str, parse: Callable[[dict[str, Any]], T], **parameters: Any) -> T:
+        return await self._service.call(api, parse, TableName=self._table, **parameters)
 
     def _key(self, name: str) -> dict[str, Any]:
         return {"job": {"S": self._job}, "item": {"S": name}}
 
     async def _create(self) -> None:
-        keys = ("job", "HASH"), ("item", "RANGE")
-        try:
-            await self._call(
-                "CreateTable",
-                KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
-                BillingMode="PAY_PER_REQUEST",
-            )
-        except StateError as error:
-            if "ResourceInUseException" not in str(error):  # another process is creating it
-                raise
-        for _ in range(_CREATE_SECONDS):
-            if (await self._call("DescribeTable"))["Table"]["TableStatus"] == "ACTIVE":
-                return
-            await asyncio.sleep(1)
-        raise StateError(f"the table of {self.place} is not ACTIVE after {_CREATE_SECONDS} s")
+        await create_table(self._service, self._table, {"job": "HASH", "item": "RANGE"})
+
+
+async def create_table(service: StoreService, table: str, keys: Mapping[str, str]) -> None:
+    """Create a table unless another process does, and wait until it is ACTIVE. `keys`: HASH or RANGE by the name of a text attribute."""
+    try:
+        await service.call(
+            "CreateTable",
+            _nothing,
+            TableName=table,
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    except StateError as error:
+        if not isinstance(error.__cause__, ResourceInUseError):  # another process is creating it
+            raise
+    for _ in range(_CREATE_SECONDS):
+        if await service.call("DescribeTable", _table_status, TableName=table) == "ACTIVE":
+            return
+        await asyncio.sleep(1)
+    raise StateError(f"the table of {service.place} is not ACTIVE after {_CREATE_SECONDS} s")
+
+
+def _table_status(response: dict[str, Any]) -> str:
+    return str(response["Table"]["TableStatus"])
+
+
+def _nothing(response: dict[str, Any]) -> None:
+    """Nothing is needed from the response."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

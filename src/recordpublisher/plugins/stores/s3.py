@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import (
@@ -16,8 +16,9 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .aws_client import AwsService, ConditionFailedError, NotFoundError, get_side_by_side, side_by_side
+from .store_service import ConditionFailedError, NotFoundError, StoreService, get_side_by_side, side_by_side
 
+T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")
 """The second and third are Hadoop's names for the same."""
 _WRITE_ID = "write-id"
@@ -41,7 +42,7 @@ class S3Store(ConditionalStore):
         self.place = uri
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        self._service = AwsService("s3", uri, properties)
+        self._service = StoreService("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read an object."""
@@ -90,8 +91,8 @@ class S3Store(ConditionalStore):
         condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
         for attempt in range(_ATTEMPTS):
             try:
-                response = await self._call("PutObject", name, Body=value, Metadata={_WRITE_ID: write_id}, **condition)
-                return str(response["ETag"])
+                given = {"Body": value, "Metadata": {_WRITE_ID: write_id}, **condition}
+                return await self._call("PutObject", name, lambda response: str(response["ETag"]), **given)
             except (ConditionFailedError, NotFoundError) as error:  # NotFound: If-Match without an object
                 found = await self._get(name)
                 if found is not None and found[1] == write_id:
@@ -106,24 +107,26 @@ class S3Store(ConditionalStore):
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
         """An object, and the id of the write that made it."""
         try:
-            response = await self._call("GetObject", name)
+            return await self._call("GetObject", name, _value)
         except NotFoundError:
             return None
-        return VersionedValue(response["Body"], response["ETag"]), response.get("Metadata", {}).get(_WRITE_ID, "")
 
     async def _listed(self, prefix: str) -> AsyncIterator[tuple[str, str]]:
-        token: dict[str, str] = {}
-        while True:
-            given = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, **token}
-            response = await self._service.call("ListObjectsV2", **given)
-            for entry in response.get("Contents", ()):
-                yield entry["Key"][len(self._prefix) :], entry["ETag"]
-            if not response.get("IsTruncated"):
-                return
-            token = {"ContinuationToken": response["NextContinuationToken"]}
+        def parse(response: dict[str, Any]) -> tuple[list[tuple[str, str]], dict[str, Any] | None]:
+            token = {"ContinuationToken": response["NextContinuationToken"]} if response.get("IsTruncated") else None
+            return [(entry["Key"][len(self._prefix) :], entry["ETag"]) for entry in response.get("Contents", ())], token
+
+        where = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        async for page in self._service.pages("ListObjectsV2", parse, **where):
+            for name, version in page:
+                yield name, version
 
     async def _delete(self, name: str) -> None:
-        await self._call("DeleteObject", name)
+        await self._call("DeleteObject", name, lambda _: None)
 
-    async def _call(self, api: str, name: str, **parameters: Any) -> dict[str, Any]:
-        return await self._service.call(api, Bucket=self._bucket, Key=self._prefix + name, **parameters)
+    async def _call(self, api: str, name: str, parse: Callable[[dict[str, Any]], T], **parameters: Any) -> T:
+        return await self._service.call(api, parse, Bucket=self._bucket, Key=self._prefix + name, **parameters)
+
+
+def _value(response: dict[str, Any]) -> tuple[VersionedValue, str]:
+    return VersionedValue(response["Body"], response["ETag"]), response.get("Metadata", {}).get(_WRITE_ID, "")

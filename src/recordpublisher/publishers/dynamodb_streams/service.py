@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
-from contextlib import AsyncExitStack
-from typing import Any
-
-from aiobotocore.config import AioConfig
-from botocore import xform_name
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..errors import DataLossError, FatalKinesisError, StreamNotFoundError
-from ..kinesis import (
-    ReadResponse,
-    RecordDistribution,
-    endpoint_of,
-    region_of,
-    session_with_credentials,
-    translate_errors,
-)
+from ..kinesis import ReadResponse, RecordDistribution, endpoint_of
+from ..kinesis.aws_service import AwsService, OpenClient
 from ..kinesis.listing import server_time_ms_or_none
 from ..positions import PositionType, StartingPosition
 from ..properties.groups.polling import DYNAMODB_EMPTY_READS
@@ -29,8 +19,11 @@ from ..properties.properties import Properties
 from ..records import UserRecord
 from ..shards import HashRange, Shard
 
+T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords here."""
+MOST_DIGITS = 40
+"""Of a sequence number (API reference of DynamoDB Streams)."""
 
 
 class DynamoDbStreams:
@@ -40,15 +33,13 @@ class DynamoDbStreams:
     no AT_TIMESTAMP here, and the number of empty responses in a row.
     """
 
-    def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
+    def __init__(
+        self, properties: Properties, clock: Clock | None = None, open_client: OpenClient | None = None
+    ) -> None:
         """Read the properties; nothing is called yet. Raises: ConfigurationError."""
         self._clock = clock or SystemClock()
-        self._region, self._endpoint = region_of(properties), endpoint_of(properties)
-        self._session = session_with_credentials(properties, self._region)
+        self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
         self._empty_reads = properties.value(DYNAMODB_EMPTY_READS)
-        self._open = AsyncExitStack()
-        self._opening = asyncio.Lock()
-        self._client: Any = None
         self._arns: dict[str, str] = {}
         self.last_response_ms: int | None = None
         """The service's clock at its last response, in whole seconds (epoch ms)."""
@@ -60,34 +51,40 @@ class DynamoDbStreams:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
         at = {"SequenceNumber": position.sequence_number} if position.sequence_number else {}
         arn = await self.stream_arn(shard.stream)
-        response = await self._call(
-            "GetShardIterator", StreamArn=arn, ShardId=shard.shard_id, ShardIteratorType=kind, **at
-        )
-        return f"{since} 0 {response['ShardIterator']}"
+        where = {"StreamArn": arn, "ShardId": shard.shard_id, "ShardIteratorType": kind, **at}
+        own: str = await self._call("GetShardIterator", lambda response: response["ShardIterator"], **where)
+        return f"{since} 0 {own}"
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
         since, empty, own = iterator.split(" ", 2)
-        response = await self._call("GetRecords", ShardIterator=own, Limit=min(limit, MOST_RECORDS))
-        changes = response["Records"]
-        empty_reads = 0 if changes else int(empty) + 1
-        following = response.get("NextShardIterator")
+
+        def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
+            following = response.get("NextShardIterator")
+            if following is not None and not isinstance(following, str):
+                raise TypeError(f"the iterator {following!r}")
+            return [*map(_record, response["Records"])], following
+
+        records, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
+        empty_reads = 0 if records else int(empty) + 1
         return ReadResponse(
-            [record for record in map(_record, changes) if record.arrival >= int(since)],
+            [record for record in records if record.arrival >= int(since)],
             0 if empty_reads >= self._empty_reads else None,
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """The shards of the table's newest stream, those after a shard id."""
-        arn, shards, last = await self.stream_arn(stream), [], after
-        while True:
-            start = {"ExclusiveStartShardId": last} if last else {}
-            page = (await self._call("DescribeStream", StreamArn=arn, **start))["StreamDescription"]
-            shards += [_shard(stream, each) for each in page["Shards"]]
+
+        def parse(response: dict[str, Any]) -> tuple[list[Shard], dict[str, Any] | None]:
+            page = response["StreamDescription"]
             last = page.get("LastEvaluatedShardId")
-            if not last:
-                return shards
+            following = {"ExclusiveStartShardId": last} if last else None
+            return [_shard(stream, described) for described in page["Shards"]], following
+
+        start = {"ExclusiveStartShardId": after} if after else {}
+        pages = self._service.pages("DescribeStream", parse, StreamArn=await self.stream_arn(stream), **start)
+        return [shard async for page in pages for shard in page]
 
     async def server_time_ms(self, stream: str) -> int:
         """This machine's clock in whole seconds, as the service tells times."""
@@ -100,41 +97,35 @@ class DynamoDbStreams:
     async def stream_arn(self, table: str) -> str:
         """The newest stream of a table. Raises: StreamNotFoundError without one."""
         if table not in self._arns:
-            streams = (await self._call("ListStreams", TableName=table))["Streams"]
-            if not streams:
+            arns = await self._call("ListStreams", _arns_by_label, TableName=table)
+            if not arns:
                 raise StreamNotFoundError(table)
-            self._arns[table] = max(streams, key=lambda each: each["StreamLabel"])["StreamArn"]
+            self._arns[table] = arns[max(arns)]
         return self._arns[table]
 
     async def endpoint_url(self) -> str:
         """Where calls go: as set, else by the rules of the SDK for DynamoDB Streams."""
-        return str((await self._opened()).meta.endpoint_url)
+        return await self._service.endpoint_url()
 
     async def close(self) -> None:
         """Close the client."""
-        await self._open.aclose()
+        await self._service.close()
 
-    async def _call(self, api: str, **fields: Any) -> dict[str, Any]:
+    async def _call(self, api: str, parse: Callable[[dict[str, Any]], T], **fields: Any) -> T:
+        def parse_with_time(response: dict[str, Any]) -> T:
+            self.last_response_ms = server_time_ms_or_none(response)
+            return parse(response)
+
         try:
-            with translate_errors(api):
-                client = await self._opened()
-                response: dict[str, Any] = await getattr(client, xform_name(api))(**fields)
-                self.last_response_ms = server_time_ms_or_none(response)
-                return response
+            return await self._service.call(api, parse_with_time, **fields)
         except FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
                 raise DataLossError(f"the changes are older than 24 hours: {error}") from error
             raise
 
-    async def _opened(self) -> Any:
-        async with self._opening:
-            if self._client is None:
-                config = AioConfig(retries={"total_max_attempts": 1, "mode": "standard"})  # polling owns retries
-                made = self._session.create_client(
-                    "dynamodbstreams", region_name=self._region, endpoint_url=self._endpoint, config=config
-                )
-                self._client = await self._open.enter_async_context(made)
-            return self._client
+
+def _arns_by_label(response: dict[str, Any]) -> dict[str, str]:
+    return {stream["StreamLabel"]: stream["StreamArn"] for stream in response["Streams"]}
 
 
 def _record(change: dict[str, Any]) -> UserRecord:
@@ -143,7 +134,10 @@ def _record(change: dict[str, Any]) -> UserRecord:
     arrival = item["ApproximateCreationDateTime"].timestamp()
     data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
     key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
-    return UserRecord(json.dumps(data, default=_base64).encode(), item["SequenceNumber"], arrival, key)
+    sequence = item["SequenceNumber"]
+    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= MOST_DIGITS):
+        raise ValueError(f"the sequence number {sequence[:50]!r}")
+    return UserRecord(json.dumps(data, default=_base64).encode(), sequence, arrival, key)
 
 
 def _base64(value: bytes) -> str:

@@ -114,7 +114,9 @@ def reject_malformed(api: str) -> Iterator[None]:
     """Raise TransientError when a field that the block reads is missing or of a wrong type: a proxy wrote or truncated the response."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except RecordPublisherError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
 
 

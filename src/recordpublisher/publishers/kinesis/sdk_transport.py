@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections import deque
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
@@ -11,7 +10,6 @@ from typing import Any
 
 from aiobotocore.config import AioConfig
 from botocore import xform_name
-from botocore.loaders import create_loader
 
 from ..clock import Clock, SystemClock, observed_timeout
 from ..properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
@@ -28,12 +26,6 @@ from .http2 import make_http2_sender
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0
-
-
-@functools.cache
-def _loader(data_path: str | None) -> Any:
-    """The SDK's models and endpoint rules, loaded once for all clients of the process. It saves each further client 70 ms of CPU."""
-    return create_loader(data_path)
 
 
 class SdkTransport:
@@ -66,7 +58,6 @@ class SdkTransport:
         self._uses_fast_path = properties.value(HTTP_CLIENT) == "OWN"
         self._session = session_with_credentials(properties, self._region, role)
         self._session.register_component("response_parser_factory", RecordParserFactory())
-        self._session.register_component("data_loader", _loader(self._session.get_config_variable("data_path")))
         self._open = AsyncExitStack()
         self._clients: dict[str, Any] = {}
         self._fast_path: dict[str, FastPathCalls] = {}

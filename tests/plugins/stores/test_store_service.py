@@ -1,26 +1,26 @@
-"""AwsService: which errors of S3 and DynamoDB a later retry may cure."""
+"""StoreService: which errors of S3 and DynamoDB a later retry may cure."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import asynccontextmanager
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
 
 from recordpublisher import StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.aws_client import AwsService
+from recordpublisher.plugins.stores.store_service import StoreService
 from recordpublisher.publishers.properties.properties import Properties
 
 
-class FailingService(AwsService):
+def failing_service(error):
     """Its client raises the given error."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__("dynamodb", "dynamodb://table/job", Properties({"aws.region": "eu-west-1"}))
-        self.error = error
+    @asynccontextmanager
+    async def fail():
+        raise error
+        yield
 
-    async def _get_client(self) -> Any:
-        raise self.error
+    return StoreService("dynamodb", "dynamodb://table/job", Properties({"aws.region": "eu-west-1"}), fail)
 
 
 def response(code: str, status: int) -> ClientError:
@@ -47,5 +47,5 @@ def response(code: str, status: int) -> ClientError:
 )
 async def test_throttling_errors_of_the_service_and_the_network_are_told_apart(error, is_away):
     with pytest.raises(StateError, match="GetItem at dynamodb://table/job failed") as caught:
-        await FailingService(error).call("GetItem")
+        await failing_service(error).call("GetItem", dict)
     assert isinstance(caught.value, StoreUnavailableError) is is_away

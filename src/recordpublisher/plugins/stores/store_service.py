@@ -1,0 +1,100 @@
+"""StoreService: calls of S3 or DynamoDB for what is stored at one location; their errors are those of a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from recordpublisher.fetcher.conditional_store import VersionedValue
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    KinesisError,
+    StateError,
+    StoreUnavailableError,
+    TransientError,
+)
+from recordpublisher.publishers.kinesis.aws_service import AwsService, OpenClient, Response
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
+from recordpublisher.publishers.properties.properties import Properties
+
+T = TypeVar("T")
+_ATTEMPTS = 5
+_CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException")
+_NOT_FOUND = ("NoSuchKey", "ResourceNotFoundException")
+
+
+class ConditionFailedError(StateError):
+    """The condition of a write did not hold, or a concurrent write kept the service from checking it."""
+
+
+class NotFoundError(StateError):
+    """The object, or the table, does not exist."""
+
+
+async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of calls that run at the same time, in order. The first error ends the others."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def get_side_by_side(
+    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
+) -> dict[str, VersionedValue]:
+    """The stored values of these names, without those that have none, read by `get` at the same time."""
+    names = list(names)
+    values = await side_by_side(map(get, names))
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+class StoreService:
+    """Owns the client. `place` is the location, as messages name it.
+
+    Every call raises: ConditionFailedError, NotFoundError; StoreUnavailableError when a later retry may help, StateError otherwise.
+    """
+
+    def __init__(self, service: str, place: str, properties: Properties, open_client: OpenClient | None = None) -> None:
+        """Raises: ConfigurationError for wrong credentials or no region."""
+        self.place = place
+        endpoint = properties.value(STATE_ENDPOINT)
+        self._service = AwsService(service, properties, endpoint, attempts=_ATTEMPTS, open_client=open_client)
+
+    async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
+        """One call; returns what `parse` takes from the response."""
+        with self._as_state_errors(api):
+            return await self._service.call(api, parse, **parameters)
+
+    async def pages(
+        self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
+    ) -> AsyncIterator[T]:
+        """The pages of a listing: see `AwsService.pages`."""
+        with self._as_state_errors(api):
+            async for page in self._service.pages(api, parse, **parameters):
+                yield page
+
+    async def close(self) -> None:
+        """Close the client. The next call opens a new one."""
+        await self._service.close()
+
+    @contextmanager
+    def _as_state_errors(self, api: str) -> Iterator[None]:
+        try:
+            yield
+        except (KinesisError, ConfigurationError) as error:
+            # What to do about a fatal error is told for streams: here its cause says more.
+            words = error.__cause__ if error.__cause__ and not isinstance(error, TransientError) else error
+            raise _class_of(error)(f"{api} at {self.place} failed: {words}") from error
+
+
+def _class_of(error: KinesisError | ConfigurationError) -> type[StateError]:
+    code = getattr(error, "code", "")
+    if code in _CONDITION_FAILED:
+        return ConditionFailedError
+    if code in _NOT_FOUND:
+        return NotFoundError
+    return StoreUnavailableError if isinstance(error, TransientError) else StateError
