@@ -1,6 +1,7 @@
 """Avro: values by the examples of its specification; what does not fit the schema, and wrong settings, are errors."""
 
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -63,3 +64,61 @@ def test_a_missing_file_is_named(tmp_path):
 def test_exactly_one_schema_is_needed(given):
     with pytest.raises(rp.ConfigurationError, match=r"exactly one of it and flink\.deserializer\.avro\.schema\.file"):
         values(**given)
+
+
+NODE = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}'
+PAIR = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null", {"type": "record", "name": "B",
+    "fields": [{"name": "a", "type": {"type": "array", "items": "A"}}]}]}]}"""
+DECIMAL = '{"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}'
+OPTIONAL = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}'
+ENUM = '{"type": "enum", "name": "E", "symbols": ["a", "b"]}'
+IN_A_RECORD = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": %s}]}'
+
+
+def test_a_recursive_schema_is_read():
+    assert values(b"\x02\x02\x00", schema=NODE) == [{"next": {"next": {"next": None}}}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "message"),
+    [
+        (NODE, b"\x02" * 5_000 + b"\x00", "RecursionError"),
+        (PAIR, b"\x02\x02" * 5_000, "RecursionError"),
+        (DECIMAL, b"\xc0\x9a\x18" + b"\x7f" * 200_000, "a decimal of 38 digits has 198304 bytes"),
+        (IN_A_RECORD % DECIMAL, b"\x24" + b"\x7f" * 18, "a decimal of 38 digits has 18 bytes"),
+        (OPTIONAL, b"\x01\x02", "index -1"),
+        ('["null", "long"]', b"\x01\x02", "a negative index"),
+        (ENUM, b"\x01", "a negative index"),
+        (IN_A_RECORD % ENUM, b"\x01", "index -1"),
+    ],
+)
+def test_bytes_that_would_end_the_process_or_be_taken_for_something_else_are_refused(schema, data, message):
+    with pytest.raises(ValueError, match=message):
+        values(data, schema=schema)
+
+
+def test_a_decimal_of_all_its_digits_is_read():
+    digits = int("9" * 38).to_bytes(16, "big")
+    assert values(b"\x20" + digits, schema=DECIMAL) == [Decimal("9" * 36 + ".99")]
+
+
+def test_the_last_symbol_of_an_enum_is_read():
+    assert values(b"\x02", schema=ENUM) == ["b"]
+    assert values(b"\x02", schema=IN_A_RECORD % ENUM) == [{"a": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ('{"type": "array", "items": "null"}', "any number of them"),
+        (
+            '{"type": "array", "items": {"type": "record", "name": "R", "fields": [{"name": "a", "type": "null"}]}}',
+            "any number of them",
+        ),
+        ('{"type": "array", "items":' * 200 + '"long"' + "}" * 200, "nested more than 100 deep"),
+        ("[" * 20_000, "RecursionError"),
+    ],
+)
+def test_schemas_whose_records_have_no_bounds_are_refused(schema, message):
+    with pytest.raises(rp.ConfigurationError, match=message):
+        values(b"", schema=schema)

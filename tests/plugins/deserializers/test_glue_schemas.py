@@ -101,3 +101,28 @@ def test_all_schemas_of_one_batch_are_kept(monkeypatch):
     run_virtual(made.fetch(IDS))
 
     assert [made.decoder(each)(b"") for each in IDS] == [("definition", b"")] * 5
+
+
+def test_a_shard_does_not_wait_for_the_versions_that_another_one_names():
+    async def job():
+        made = schemas(Registry())
+        many = asyncio.ensure_future(made.fetch([UUID(int=number).bytes for number in range(100, 150)]))
+        await asyncio.sleep(0.5)
+        await made.fetch(IDS[:1])
+        seconds = asyncio.get_running_loop().time()
+        await many
+        return seconds
+
+    assert run_virtual(job()) == 1.5
+
+
+def test_after_many_versions_that_do_not_exist_the_registry_is_asked_slowly(caplog):
+    async def job():
+        unknown = Registry(*[error("EntityNotFoundException")] * 200)
+        made = schemas(unknown)
+        ids = [UUID(int=number).bytes for number in range(1, 151)]
+        await made.fetch(ids)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(job()) == 150 + 49  # a second for each call, and a pause before each above the limit
+    assert "records name 101 schema versions that the registry does not have" in caplog.text

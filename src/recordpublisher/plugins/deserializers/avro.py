@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 try:
     import fastavro
+    from fastavro import _read_py
 except ImportError as error:
     raise ImportError("the avro deserialiser needs the extra 'avro': pip install 'recordpublisher[avro]'") from error
 
@@ -23,9 +25,10 @@ class AvroDeserializer:
     """Decodes each record with the schema of the properties. A record of Avro becomes a dict. Raises: ConfigurationError."""
 
     def __init__(self, properties: Properties) -> None:
-        self._schema = schema_of(properties)
-        if self._schema is None:
+        schema = schema_of(properties)
+        if schema is None:
             raise ConfigurationError(AVRO_SCHEMA.key, None, "an Avro schema as JSON", reason=_ONE_IS_NEEDED)
+        self._schema = schema
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """The decoded values. Raises: ValueError for a record that does not fit the schema."""
@@ -35,7 +38,7 @@ class AvroDeserializer:
 _ONE_IS_NEEDED = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by flink.deserializer=avro"
 
 
-def schema_of(properties: Properties) -> Any:
+def schema_of(properties: Properties) -> Schema | None:
     """The schema of the properties; None without one. Raises: ConfigurationError."""
     text, path = properties.value(AVRO_SCHEMA), properties.value(AVRO_SCHEMA_FILE)
     if text is None and path is None:
@@ -50,19 +53,126 @@ def schema_of(properties: Properties) -> Any:
         raise ConfigurationError(key, given, valid, reason=str(error)) from error
 
 
-def parse_schema(text: str | None) -> Any:
-    """A schema from its JSON. Raises: ValueError."""
+def parse_schema(text: str | None) -> Schema:
+    """A schema from its JSON. Raises: ValueError, also for one whose records could have any size or depth that decoding cannot bear."""
     try:
-        return fastavro.parse_schema(json.loads(text or ""))
-    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+        return Schema(fastavro.parse_schema(json.loads(text or "")))
+    except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def decode(data: bytes, schema: Any, reader_schema: Any = None) -> Any:
+class Schema:
+    """A parsed schema that is safe to decode the bytes of others with.
+
+    The reader in C recurses without a limit, takes negative indexes from the end, and makes as many empty items as a record says. So
+    schemas that recurse are read by the reader in Python, indexes and decimals are checked, and arrays of nothing are refused.
+    """
+
+    def __init__(self, parsed: Any) -> None:
+        """Raises: ValueError for nesting that is too deep, and for arrays whose items have no bytes."""
+        self._named: dict[str, Any] = {}
+        self._open: set[str] = set()
+        self.is_recursive = False
+        self.definition = self._checked(parsed, 0)
+        self.begins_with_index = isinstance(parsed, list) or (isinstance(parsed, dict) and parsed["type"] == "enum")
+        """The library copies such a schema at each call, so its index is looked at here."""
+
+    def _checked(self, schema: Any, depth: int) -> Any:
+        if depth > MAX_SCHEMA_DEPTH:
+            raise ValueError(f"it is nested more than {MAX_SCHEMA_DEPTH} deep")
+        if isinstance(schema, str):
+            self.is_recursive |= schema in self._open
+            return schema
+        if isinstance(schema, list):
+            return _Indexed(self._checked(branch, depth + 1) for branch in schema)
+        checked = dict(schema)
+        name = checked.get("name", "")
+        self._named[name] = checked
+        self._open.add(name)
+        self._check_inside(checked, depth)
+        self._open.discard(name)
+        return checked
+
+    def _check_inside(self, schema: dict[str, Any], depth: int) -> None:
+        kind = schema["type"]
+        if "fields" in schema:
+            schema["fields"] = [
+                {**field, "type": self._checked(field["type"], depth + 1)} for field in schema["fields"]
+            ]
+        for part in ("items", "values"):
+            if part in schema:
+                schema[part] = self._checked(schema[part], depth + 1)
+        if kind == "array" and self._may_be_empty(schema["items"], 0):
+            raise ValueError("an array whose items have no bytes may have any number of them: it is not read")
+        if kind == "enum" and depth:
+            schema["symbols"] = _Indexed(schema["symbols"])
+        if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+            schema["logicalType"] = _DECIMAL
+
+    def _may_be_empty(self, schema: Any, depth: int) -> bool:
+        """Whether a value may be encoded without a byte."""
+        if isinstance(schema, str):
+            schema = self._named.get(schema, schema)
+        if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH:
+            return bool(schema == "null")
+        if "fields" in schema:
+            return all(self._may_be_empty(field["type"], depth + 1) for field in schema["fields"])
+        return schema.get("size") == 0 or schema["type"] == "null"
+
+
+MAX_SCHEMA_DEPTH = 100
+MAX_DECIMAL_BYTES = 4_096
+"""Python makes decimals in time that grows with the square of their digits."""
+_DECIMAL = "recordpublisher-decimal"
+
+
+class _Indexed(list[Any]):
+    """A list without negative indexes: of a union's branches, or an enum's symbols.
+
+    The reader in C adds the length to a negative index before it asks, so there is no length.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, int) or index < 0:
+            raise IndexError(f"index {index}")
+        return super().__getitem__(index)
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) -> Any:
+    """Raises: ValueError for more bytes than the precision needs."""
+    digits = writer_schema["precision"]
+    most = MAX_DECIMAL_BYTES
+    if writer_schema["type"] == "bytes":
+        most = min(most, math.ceil((digits * math.log2(10) + 1) / 8))
+    if len(data) > most:
+        raise ValueError(f"a decimal of {digits} digits has {len(data)} bytes")
+    return _LIBRARY_DECIMAL(data, writer_schema, reader_schema)
+
+
+_LIBRARY_DECIMAL = fastavro.read.LOGICAL_READERS["bytes-decimal"]
+for _kind in ("bytes", "fixed"):
+    fastavro.read.LOGICAL_READERS[f"{_kind}-{_DECIMAL}"] = _read_decimal
+
+
+def _check_index(data: bytes) -> None:
+    if data and data[0] & 1:  # the sign of a number
+        raise IndexError("a negative index")
+
+
+def decode(data: bytes, schema: Schema, reader_schema: Schema | None = None) -> Any:
     """The value that `schema` wrote, as the reader's schema has it. Raises: ValueError."""
     stream = io.BytesIO(data)
+    read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
     try:
-        value = fastavro.schemaless_reader(stream, schema, reader_schema)
+        if schema.begins_with_index:
+            _check_index(data)
+        value = read(stream, schema.definition, None if reader_schema is None else reader_schema.definition)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(

@@ -18,6 +18,8 @@ DecoderFor = Callable[[str, str], Awaitable[Decode]]
 """Of a format and a definition. Raises: ValueError for what it cannot use."""
 MAX_SCHEMAS = 1_000
 """Kept at a time. Above it the oldest are forgotten, and fetched again when a record needs one."""
+MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
+"""After so many versions that do not exist, each call waits, so that their producer cannot use up the account's calls."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
 
@@ -29,7 +31,11 @@ class GlueSchemas:
         self._glue = glue
         self._decoder_for = decoder_for
         self._decoders: dict[bytes, Decode] = {}
-        self._fetching = asyncio.Lock()
+        self._fetching: dict[bytes, asyncio.Lock] = {}
+        self._users = 0
+        """Shards that fetch now."""
+        self._unknown = 0
+        """Versions that records named and the registry does not have: whoever may put records can name any number of them."""
 
     def decoder(self, version: bytes) -> Decode:
         """Of a version for which `fetch` was awaited just before."""
@@ -41,18 +47,27 @@ class GlueSchemas:
         Raises: FatalKinesisError, for example without the right; RetriesExhaustedError; ConfigurationError without the extra `glue`.
         """
         while missing := [version for version in versions if version not in self._decoders]:
-            async with self._fetching:  # what another shard has fetched meanwhile is not fetched again
-                await self._fetch_all([version for version in missing if version not in self._decoders])
-                self._forget_oldest(versions)
+            self._users += 1
+            try:
+                for version in missing:
+                    await self._fetch_once(version)
+            finally:
+                self._users -= 1
+                if not self._users:
+                    await self._glue.close()  # new versions are rare
+            self._forget_oldest(versions)
 
-    async def _fetch_all(self, versions: Collection[bytes]) -> None:
-        if not versions:
-            return
+    async def _fetch_once(self, version: bytes) -> None:
+        """A version that another shard fetches is waited for; no shard waits for what others name."""
+        lock = self._fetching.setdefault(version, asyncio.Lock())
         try:
-            for version in versions:
-                self._decoders[version] = await self._fetch(str(UUID(bytes=version)))
+            async with lock:
+                if version not in self._decoders:
+                    if self._unknown > MOST_UNKNOWN:
+                        await asyncio.sleep(PAUSE_SECONDS)
+                    self._decoders[version] = await self._fetch(str(UUID(bytes=version)))
         finally:
-            await self._glue.close()  # new versions are rare
+            self._fetching.pop(version, None)
 
     async def _fetch(self, version: str) -> Decode:
         async def get() -> tuple[str, str]:
@@ -63,6 +78,12 @@ class GlueSchemas:
         except FatalKinesisError as error:
             if error.code not in _UNKNOWN:
                 raise
+            self._unknown += 1
+            if self._unknown == MOST_UNKNOWN + 1:
+                log.warning(
+                    "records name %d schema versions that the registry does not have: it is asked slowly now",
+                    self._unknown,
+                )
             return _refuse(f"the schema version {version} is not in the registry: {error}")
         try:
             return await self._decoder_for(*found)
@@ -71,7 +92,7 @@ class GlueSchemas:
 
     def _forget_oldest(self, needed: Collection[bytes]) -> None:
         surplus = len(self._decoders) - MAX_SCHEMAS
-        for version in [each for each in self._decoders if each not in needed][: max(0, surplus)]:
+        for version in [known for known in self._decoders if known not in needed][: max(0, surplus)]:
             del self._decoders[version]
 
 
