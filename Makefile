@@ -147,7 +147,7 @@ scale-out-picture: $(STAMP)  ## from one worker to eight and back under load; dr
 group-requests: $(STAMP)  ## what a group and workers of the KCL cost in DynamoDB, at rest and under load, counted; needs Maven (nine minutes)
 	$(RESEARCH) compare.group_requests
 
-compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, one table in docs/explanation/performance.md: CLIENTS="KCL,boto3" SIZES=200; needs Maven, npm, Go (forty minutes)
+compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, tables in research/compare/README.md and docs/explanation/performance.md: CLIENTS="KCL,boto3" SIZES=200; needs Maven, npm, Go (forty minutes)
 	$(RESEARCH) compare.cost --readers "$(CLIENTS)" --sizes "$(SIZES)"
 
 compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## one schedule of reshards, throttling, lost answers and a kill, played to several clients; the table of docs/explanation/comparison.md; needs Maven, Java 17 (25 minutes)
@@ -158,14 +158,14 @@ compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark sourc
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
-bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tables and the picture of docs/explanation/performance.md (twenty minutes)
+bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tables and the picture of research/benchmarks/README.md (twenty minutes)
 	-RECORDPUBLISHER_KEEP=1 $(BIN)/python -m pytest -m "benchmark and not spark" -s -v research/benchmarks
 	$(RESEARCH) benchmarks.figures.report
 
 bench-spark: $(STAMP)  ## measures a real Spark; the figures are only printed (minutes)
 	$(BIN)/python -m pytest -m "benchmark and spark" -s -v research/benchmarks
 
-report: $(STAMP)  ## writes the same tables and picture from the figures in docs/explanation/performance.json
+report: $(STAMP)  ## writes the same tables and picture from the figures in research/benchmarks/results.json
 	$(RESEARCH) benchmarks.figures.report
 
 flames: $(STAMP)  ## a flame graph for each path and the shares of layers (two minutes)

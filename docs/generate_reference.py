@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -16,8 +15,6 @@ from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.plugins.spark.peers.option_table import PEERS, PeerOption
-from recordpublisher.publishers import errors
-from recordpublisher.publishers.kinesis import error_mapping
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
@@ -45,9 +42,8 @@ AREAS = {
             "StateStore", "FileStateStore", "S3StateStore", "DynamoDbStateStore", "SqlStateStore", "hookimpl",
         ],
     ),
-    "errors": ("Errors", [name for name in rp.__all__ if name.endswith("Error")]),
 }  # fmt: skip
-"""Every name of `recordpublisher.__all__`, once."""
+"""Every name of `recordpublisher.__all__` that is no error, once."""
 
 FURTHER = {
     "reading": [("fetcher.pipeline.bounds", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
@@ -78,19 +74,15 @@ def pages() -> dict[str, str]:
     return made | {
         "command-line.md": _command_line_page(),
         "iam-policies.md": _page_of("docs/iam_policies.py").page(),
-        "error-messages.md": _page_of("docs/error_messages.py").page(),
+        "errors.md": _page_of("docs/errors_page.py").page(),
         "metrics.md": _metrics_page(),
         "spark-options.md": _spark_options_page(),
-        "troubleshooting.md": _page_of("docs/troubleshooting.py").page(),
     }
 
 
 def _area_page(area: str) -> str:
     title, names = AREAS[area]
     parts = [f"# {title}", NOTE, "`import recordpublisher as rp`; every name here is `rp.<name>`."]
-    if area == "errors":
-        parts.append(f"```text\n{inspect.getdoc(errors)}\n```")
-        parts.append(_classification())
     if area == "plugins":
         parts.append(PLUGIN_WORDS)
     parts += [ENTRIES.entry(name, getattr(rp, name)) for name in names]
@@ -103,43 +95,6 @@ def _area_page(area: str) -> str:
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""
-
-
-def _classification() -> str:
-    """What helps against which error, from the tables that the code decides by."""
-    exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
-    rows = [
-        ("throttling", error_mapping.THROTTLED, "`ThrottledError`", errors.Remedy.RETRY),
-        (
-            "errors of the service itself, and every status from 500",
-            error_mapping.TRANSIENT,
-            "`TransientError`",
-            errors.Remedy.RETRY,
-        ),
-        (
-            "the network: time-outs, resets, lost connections; bodies and frames that are truncated, that fail their checksum or that "
-            "a proxy has written",
-            [],
-            "`TransientError`",
-            errors.Remedy.RETRY,
-        ),
-        *(("", [code], f"`{error_mapping.EXACT[code].__name__}`", error_mapping.EXACT[code].remedy) for code in exact),
-        ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
-    ]
-    lines = [
-        "## What happens on which error",
-        "Every error of the service, the SDK and the network is in one of these rows, in every call. The error's `remedy` states which.",
-        "| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
-        + "\n".join(
-            f"| {': '.join(filter(None, [what, ', '.join(f'`{code}`' for code in sorted(codes))]))} | {name} "
-            f"| {remedy.name}: {remedy.value} |"
-            for what, codes, name, remedy in rows
-        ),
-        "The message of a fatal error ends with what you can do:",
-        "| code | what to do |\n|---|---|\n"
-        + "\n".join(f"| `{code}` | {words} |" for code, words in error_mapping.HINTS.items()),
-    ]
-    return "\n\n".join(lines)
 
 
 def _metrics_page() -> str:

@@ -1,8 +1,7 @@
-"""Writes what the site is built from into build/: the pages, with links that lead inside the site, and its menu. Run by `make docs`."""
+"""Writes what the site is built from into build/: the pages, with links that lead inside the site, and its settings. Run by `make docs`."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -26,32 +25,12 @@ def stage(build: Path = BUILD) -> None:
             place.write_text(with_links_of_the_site(source, pages), encoding="utf-8")
         else:
             shutil.copy(source, place)
-    settings = (DOCS / "zensical.toml").read_text(encoding="utf-8")
-    (build / "zensical.toml").write_text(settings.replace("nav = []", f"nav = {_menu()}"), encoding="utf-8")
+    shutil.copy(DOCS / "zensical.toml", build)
 
 
 def _sources() -> list[Path]:
     found = [*sorted(DOCS.rglob("*")), *sorted(ROOT.glob("*.md"))]
     return [source for source in found if source.suffix in PUBLISHED and source != ROOT / "README.md"]
-
-
-def _menu() -> str:
-    """The sections of docs/README.md with the pages that each links to, in order; what it does not link to comes last."""
-    _, *sections = re.split(r"^## ", (DOCS / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    menu: dict[str, list[str]] = {}
-    seen = {"index.md"}
-    for section in sections:
-        title = re.split(r"[:\n]", section, maxsplit=1)[0]
-        places = [str(place_of((DOCS / link[1]).resolve())) for link in LINK.finditer(section)]
-        menu[title] = [place for place in dict.fromkeys(places) if place.endswith(".md") and place not in seen]
-        seen.update(menu[title])
-    rest = [str(place_of(source)) for source in _sources() if source.suffix == ".md"]
-    menu[title] += [place for place in rest if place not in seen]
-    entries = [
-        '{ Home = "index.md" }',
-        *(f"{{ {json.dumps(name)} = {json.dumps(pages)} }}" for name, pages in menu.items()),
-    ]
-    return "[\n  " + ",\n  ".join(entries) + ",\n]"
 
 
 def place_of(source: Path) -> Path:

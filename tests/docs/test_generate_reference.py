@@ -29,7 +29,7 @@ def test_a_generated_page_is_current(name):
 def test_every_public_name_has_its_place():
     placed = [name for _, names in GENERATOR.AREAS.values() for name in names]
 
-    assert sorted(placed) == sorted(rp.__all__)
+    assert sorted(placed) == sorted(name for name in rp.__all__ if not name.endswith("Error"))
 
 
 def test_every_public_class_has_words_of_its_own():

@@ -1,4 +1,4 @@
-"""The README's program, and the programs that replace those of other clients, read what is in the stream."""
+"""The programs that replace those of other clients read what is in the stream."""
 
 import pytest
 
@@ -23,7 +23,3 @@ def _stream(monkeypatch):
 @pytest.mark.parametrize("client", PROGRAMS)
 def test_the_new_program_reads_the_stream(client, tmp_path):
     assert run_page(ROOT / f"docs/migrate/from-{client}.md", tmp_path, {}) == PROGRAMS[client]
-
-
-def test_the_program_of_the_readme_prints_every_record(tmp_path):
-    assert run_page(ROOT / "README.md", tmp_path, {}) == 1

@@ -87,11 +87,14 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
 
 
 def check(command: str, expected: str, folder: Path, site: Path | None) -> None:
-    """Run a command and compare; `...` stands for anything, `^C` in the output is sent after the lines before it."""
+    """Run a command and compare; `...` stands for anything, `^C` in the output is sent after the lines before it. What stands before
+    ` | ` is run by a shell, and its output given to the command."""
+    source, _, command = command.rpartition(" | ")
     program, *arguments = shlex.split(command, comments=True)
     before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
     line = [*RUNNERS[program], *arguments]
-    shown = run_and_interrupt(line, folder, before, site) if interrupt else run(line, folder, site)
+    given = subprocess.run(source, shell=True, capture_output=True, text=True, check=True).stdout if source else None
+    shown = run_and_interrupt(line, folder, before, site) if interrupt else run(line, folder, site, given)
     assert matches(before + after, shown), f"$ {command}\nexpected:\n{expected}\nshown:\n{shown}"
 
 
@@ -99,9 +102,16 @@ def matches(expected: str, shown: str) -> bool:
     return doctest.OutputChecker().check_output(expected, shown, doctest.ELLIPSIS)
 
 
-def run(line: list[str], folder: Path, site: Path | None = None) -> str:
+def run(line: list[str], folder: Path, site: Path | None = None, given: str | None = None) -> str:
     done = subprocess.run(
-        line, cwd=folder, env=process_environment(site), capture_output=True, text=True, timeout=200, check=False
+        line,
+        cwd=folder,
+        env=process_environment(site),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

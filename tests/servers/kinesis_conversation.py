@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 Responses = dict[str, object]
 FIRST = "shardId-000000000000"
-REFERENCE = Path(__file__).parents[2] / "docs/reference/embedded-endpoint.md"
+REFERENCE = Path(__file__).parents[1] / "local/foreign/README.md"
 
 
 class Conversation:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/explanation/performance.md, and the picture, from the stored results (`make report`)."""
+"""Writes the tables of research/benchmarks/README.md, and the picture, from the stored results (`make report`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.figures import results
 from benchmarks.figures.results import Run
 from benchmarks.figures.table import HEAD, Row, cells
 
-PAGE = results.FILE.with_suffix(".md")
-PICTURE = PAGE.parents[1] / "images" / "performance.png"
+PAGE = results.FILE.with_name("README.md")
+PICTURE = PAGE.parents[2] / "docs" / "images" / "performance.png"
 MARKED = re.compile(r"(<!-- measured: (?P<what>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """The text between the two lines is generated."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.figures.table import Row
 
-FILE = Path(__file__).parents[3] / "docs" / "explanation" / "performance.json"
+FILE = Path(__file__).parents[1] / "results.json"
 
 
 @dataclass(frozen=True)

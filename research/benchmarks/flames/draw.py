@@ -1,4 +1,4 @@
-"""Samples every path and draws it (`make flames`): writes docs/images/flame-*.svg and stores the shares of layers."""
+"""Samples every path and draws it (`make flames`): writes flame-*.svg here and stores the shares of layers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures.results import FILE, keep_shares
+from benchmarks.figures.results import keep_shares
 from benchmarks.flames.layers import shares_of
 from benchmarks.flames.svg import flame_graph
 from benchmarks.processes import ENVIRONMENT, HERE, put_server, replay_server
 
-IMAGES = FILE.parents[1] / "images"
+IMAGES = Path(__file__).parent
 ROUNDS = 4
 Folded = list[tuple[tuple[str, ...], int]]
 

@@ -1,4 +1,4 @@
-"""Measures the clients and writes the table of docs/explanation/performance.md: [--readers NAME,...] [--sizes BYTES,...]."""
+"""Measures the clients and writes the tables of README.md and docs/explanation/performance.md: [--readers NAME,...] [--sizes BYTES,...]."""
 
 import argparse
 import tempfile

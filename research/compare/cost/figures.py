@@ -1,12 +1,15 @@
-"""The figures, kept in docs/explanation/peers.json, and the tables that are made from them."""
+"""The figures, kept in research/compare/peers.json, and the tables that are made from them."""
 
 import json
 from dataclasses import asdict
 
 from compare.cost.measuring import Measured
-from compare.tables import FOLDER, markdown, write_between_marks
+from compare.tables import markdown, write_between_marks
+from compare.tools import HERE
 
-FILE = FOLDER / "peers.json"
+FILE = HERE / "peers.json"
+PAGE = HERE / "README.md"
+"""With everything that was measured; the page for users has the medians."""
 
 
 def kept() -> list[Measured]:
@@ -24,10 +27,30 @@ def keep(measured: Measured) -> None:
 
 
 def write_page() -> None:
-    """Write the tables between the page's marks."""
+    """Write the tables between the marks of both pages."""
     rows = kept()
     for way in sorted({row.way for row in rows}):
-        write_between_marks("performance.md", f"peers: {way}", table(rows, way))
+        write_between_marks(str(PAGE), f"peers: {way}", table(rows, way))
+    write_between_marks("performance.md", "peers", medians(rows))
+
+
+def medians(rows: list[Measured]) -> str:
+    """For users: a row for each client, the one that polls small records cheapest first."""
+    columns = [(way, size) for way in ("polling", "fan-out") for size in (200, 1024)]
+    cells = {
+        name: {(row.way, row.size): row for row in rows if row.name == name} for name in {row.name for row in rows}
+    }
+    ordered = sorted(cells.items(), key=lambda found: found[1]["polling", 200].cpu)
+    heads = ["client", *(f"{way}, {size:,} B" for way, size in columns), "memory"]
+    lines = [
+        [
+            name,
+            *(f"{of[each].cpu:.1f} us" if each in of else "" for each in columns),
+            f"{max(row.memory for row in of.values()):.0f} MB",
+        ]
+        for name, of in ordered
+    ]
+    return markdown(heads, lines)
 
 
 def table(rows: list[Measured], way: str) -> str:

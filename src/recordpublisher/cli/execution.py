@@ -48,6 +48,8 @@ class CommandGroup(TyperGroup):
             if _is_debugging(ctx):
                 raise
             print_error(one_line(error))
+            if isinstance(error, RecordPublisherError) and sys.stderr.isatty():
+                typer.echo(f"See {error.help_url}", err=True)
             raise typer.Exit(exit_code(error)) from None
         return result
 

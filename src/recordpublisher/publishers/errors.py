@@ -35,6 +35,12 @@ from .password_masking import mask_passwords
 class RecordPublisherError(Exception):
     """The root of every error that this library raises on purpose."""
 
+    @property
+    def help_url(self) -> str:
+        """Where the documentation says what the error means and what to do."""
+        name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
+        return documentation_url("reference/errors") + f"#{name.lower()}"
+
 
 class ConfigurationError(RecordPublisherError, ValueError):
     """A property, an option or an argument is missing or wrong.

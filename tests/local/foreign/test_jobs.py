@@ -1,6 +1,6 @@
 """Whole jobs on other servers. Streams are split, merged and scaled while they are read; nothing is lost, repeated or out of order.
 
-Where the servers differ from the service, and how a job works around that, is in docs/reference/embedded-endpoint.md.
+Where the servers differ from the service, and how a job works around that, is in README.md here.
 """
 
 from typing import Any

@@ -1,21 +1,24 @@
-"""The page of error messages: the constant text of each error that the code makes, with an anchor, by subject. Run by `make docs`."""
+"""The page of errors: symptoms, then by subject classes, remedy and the constant text of each message, then codes. Run by `make docs`."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import recordpublisher as rp
+from recordpublisher.publishers import errors
+from recordpublisher.publishers.kinesis import error_mapping
 
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
 LEFT_OUT = ("local/", "demo/", "testing/", "cli/doctor/", "publishers/errors.py")
 """The embedded endpoint sends the service's codes; each line of the doctor says itself what to do."""
 OWN = {name for name in rp.__all__ if name.endswith("Error")} - {"ConfigurationError"}
 WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisError)}
-LONGEST = 110
+LONGEST = 64
 VARIES = "…"
 
 
@@ -39,24 +42,25 @@ def _subject(title: str, cause: str, remedy: str, errors: str, *paths: str, furt
 SUBJECTS = (
     _subject(
         "A stream does not exist",
-        "No stream has this name in this account and region.",
+        "No stream, shard or consumer has this name in this account and region.",
         "Check the name, `aws.region` and the account. `recordpublisher list` shows the streams.",
         "StreamNotFoundError ResourceNotFoundError",
         further=("stream '…' does not exist; existing streams: …",),
     ),
     _subject(
         "Fan-out consumers",
-        "The consumer was deregistered, is used by another job, or the stream has no room for one more.",
-        "Give each job its own `flink.stream.efo.consumername`. `recordpublisher consumers list STREAM` shows those that are "
-        "registered, and `recordpublisher consumers deregister` removes one.",
+        "The consumer was deregistered or is used by another job, or the stream has no room for one more.",
+        "Give each job its own `flink.stream.efo.consumername`. `recordpublisher consumers list STREAM` shows what is registered, "
+        "`recordpublisher consumers deregister` removes one.",
         "ConsumerError",
     ),
     _subject(
         "A call failed",
-        "The service, the network or a proxy did not give the answer that is documented. Transient errors are retried; you see them "
-        "in logs, and as the cause of the last error.",
-        "Find the code after `failed with` on the page [troubleshooting](troubleshooting.md#codes-of-the-service), or here. Then "
-        "start the job again: it goes on at its last checkpoint.",
+        "The service, the network or a proxy did not give the answer that is documented. Transient errors are retried, expired "
+        "iterators renewed, busy consumers waited for: you see these in logs, and as the cause of the last error.",
+        "Throttling that lasts: poll less often (`flink.shard.getrecords.intervalmillis`), read by enhanced fan-out, or add shards. "
+        "Otherwise find the code after `failed with` [below](#codes-of-the-service). When the cause is mended, start the job again: "
+        "it goes on at its last checkpoint. Raise `maxOutage` of a Spark query if long outages are normal.",
         "TransientError ThrottledError FatalKinesisError ResourceInUseError ExpiredIteratorError KinesisError RetriesExhaustedError "
         "OutageError",
         further=("… failed with …: …",),
@@ -64,13 +68,14 @@ SUBJECTS = (
     _subject(
         "Records were lost before they were read",
         "The job was away, or slow, for longer than the stream keeps its records.",
-        "`flink.state.dataloss` = `CONTINUE` goes on with the oldest record there is. Increase the stream's retention.",
+        "`flink.state.dataloss` = `CONTINUE` goes on with the oldest record there is. Increase the stream's retention, and watch the "
+        "[lag](../operate/watch-a-job.md).",
         "DataLossError",
     ),
     _subject(
         "A record cannot be deserialised",
         "The record is not what `flink.deserializer` expects.",
-        "`flink.deserializer.error` = `SKIP` counts and skips such records, `DEAD_LETTER` writes them to another sink.",
+        "Look at it, then skip such records or keep them as dead letters: [bad records](../how-to/bad-records.md).",
         "DeserializationError",
         further=("record … of … cannot be deserialised: …",),
     ),
@@ -93,9 +98,9 @@ SUBJECTS = (
         ),
     ),
     _subject(
-        "Positions of the KCL",
-        "The lease table and the job do not fit, or one of the two is running.",
-        "Stop what the message names. [Take the checkpoints over](../migrate/from-kcl.md#take-the-checkpoints-over) lists what the "
+        "Positions of another client",
+        "The imported positions and the job do not fit, or one of the two programs is running.",
+        "Stop what the message names. [Take the checkpoints over](../migrate/from-kcl.md#take-the-checkpoints-over) says what the "
         "command refuses, and what `--force` is for.",
         "StateError",
         "plugins/positions/",
@@ -103,8 +108,8 @@ SUBJECTS = (
     ),
     _subject(
         "Processes that share the shards (ELASTIC)",
-        "A document of the group is damaged, was written by another version, or the processes do not read the same streams and "
-        "write to the same place.",
+        "A document of the group is damaged or of another version, or the processes do not read the same streams and write to the "
+        "same place.",
         "Start all processes of the group with the same properties and the same version. To change streams or sink, "
         "[stop all of them first](../operate/share-shards-between-processes.md#change-streams-or-sink). A group whose "
         "documents are damaged needs another `flink.job.name`; it begins at `flink.stream.initpos`.",
@@ -114,9 +119,10 @@ SUBJECTS = (
     ),
     _subject(
         "Checkpoint and metadata of a Spark query",
-        "`checkpointLocation` and `metadataLocation` are not those that the query began with, or one of them was deleted or was "
-        "written by another version or mode.",
-        "Give the query both places that it began with. To begin anew, give it two new ones.",
+        "`checkpointLocation` and `metadataLocation` are not those that the query began with, or one of them was deleted or is of "
+        "another version.",
+        "Give the query both places that it began with. To begin anew, give it two new ones. If the claims are lost, "
+        "`onMetadataLoss=REPLAY` goes on, and the last batch may come twice.",
         "StateError",
         "plugins/spark/",
     ),
@@ -130,8 +136,8 @@ SUBJECTS = (
     _subject(
         "Your function, observer or callback failed",
         "Your own code raised an error, or returned what the sink cannot use.",
-        "Look at the cause in the traceback. [Call a function for each record](../how-to/handle-each-record.md) shows what a function "
-        "may return, and what happens to records that fail.",
+        "Look at the cause in the traceback. [Call a function for each record](../how-to/handle-each-record.md) says what happens to "
+        "records that fail.",
         "SinkError",
         "plugins/sinks/map/",
         "plugins/sinks/reactive.py",
@@ -139,8 +145,8 @@ SUBJECTS = (
     _subject(
         "A sink cannot write",
         "The database, the folder or the stream refused a record, or may have lost a write.",
-        "Mend what the message names, and start the job again: it goes on at its last checkpoint. A message with `flush` means that "
-        "the sink writes only at checkpoints: let `DataFetcher` call it.",
+        "Mend what the message names, and start the job again: it goes on at its last checkpoint. A row that the table rejects is a "
+        "[bad record](../how-to/bad-records.md).",
         "SinkError",
     ),
     _subject(
@@ -164,19 +170,12 @@ SUBJECTS = (
 )
 """The first one that fits has the message."""
 
-SETTINGS = """## A setting is wrong or missing
-
-**What it means.** Every `ConfigurationError` has this form. It names the key, its value, often the reason, and what is valid.
-
-**What to do.** Set what is valid. `recordpublisher properties WORD` and the page [properties](properties.md) list all properties;
-`--help` of a command lists its options. A *setting* is an argument of a function, or an option of Spark.
-
-- <a id="property-is-not-set"></a>`property '…' is not set; valid: …`
-- <a id="property-has-the-value"></a>`property '…' has the value …; valid: …`
-- <a id="option-is-not-set"></a>`option '…' is not set; valid: …`
-- <a id="option-has-the-value"></a>`option '…' has the value …; valid: …`
-- <a id="setting-is-not-set"></a>`setting '…' is not set; valid: …`
-- <a id="setting-has-the-value"></a>`setting '…' has the value …; valid: …`"""
+INTRODUCTION = (
+    "Search this page for a few words of the message, the name of the error, or the code that the message shows. `…` stands for a name, "
+    "a number or a cause; long messages are cut. `recordpublisher doctor job.properties` finds most of them before a job starts."
+)
+SYMPTOMS = Path(__file__).with_name("errors_symptoms.txt")
+"""The part of the page that is written by hand."""
 
 
 def messages() -> dict[str, Subject]:
@@ -232,27 +231,77 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0].rstrip(VARIES + " :;,") + f" {VARIES}"
 
 
-def anchor_of(text: str) -> str:
-    """The words of a message, as a link to it has them."""
-    return "-".join(re.findall(r"\w+", text.lower()))
-
-
 def page() -> str:
     """The whole page."""
     found = messages()
     parts = [
-        "# Error messages",
-        "Written by `make docs` from the code: change `docs/error_messages.py`, not this page.",
-        "Search this page for a few words of the message. `…` stands for what varies: a name, a number, a cause. Long messages are "
-        "cut. For the class of an error, a code of the service, or a job that reads nothing, see [troubleshooting](troubleshooting.md).",
-        SETTINGS,
+        "# Errors: find the text that you see",
+        INTRODUCTION,
+        SYMPTOMS.read_text(encoding="utf-8").rstrip(),
     ]
+    seen: set[str] = set()
     for subject in SUBJECTS:
-        lines = [f'- <a id="{anchor_of(text)}"></a>`{text}`' for text in sorted(found) if found[text] == subject]
+        lines = [f"- `{text}`" for text in sorted(found) if found[text] == subject]
         parts += [
             f"## {subject.title}",
-            f"**What it means.** {subject.cause}",
+            f"{_classes(subject, seen)} {subject.cause}",
             f"**What to do.** {subject.remedy}",
             "\n".join(lines),
         ]
+    parts += [
+        CODES.format(codes=_codes()),
+        _classification(),
+        _tree(),
+        "<!-- made by docs/errors_page.py (make docs): change that file, not this page -->",
+    ]
     return "\n\n".join(parts) + "\n"
+
+
+def _classes(subject: Subject, seen: set[str]) -> str:
+    """The names of the classes of a subject; the first subject of a class has its anchor."""
+    names = [name for name in rp.__all__ if name in subject.errors]
+    anchors = "".join(f'<a id="{name.lower()}"></a>' for name in names if name not in seen)
+    seen.update(names)
+    return f"{anchors}Class: {', '.join(f'`{name}`' for name in names)}."
+
+
+CODES = """## Codes of the service
+
+The code is in the message of a `FatalKinesisError`, and so is what to do.
+
+| code | what to do |
+|---|---|
+{codes}"""
+
+
+def _codes() -> str:
+    """A line for each remedy, with all its codes."""
+    by_words: dict[str, list[str]] = {}
+    for code, words in error_mapping.HINTS.items():
+        by_words.setdefault(words, []).append(f"`{code}`")
+    return "\n".join(f"| {', '.join(codes)} | {words} |" for words, codes in by_words.items())
+
+
+def _classification() -> str:
+    """What helps against which error, from the tables that the code decides by."""
+    exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
+    retry = errors.Remedy.RETRY
+    network = "the network: time-outs, resets, lost connections, truncated or malformed responses"
+    rows = [
+        ("throttling", error_mapping.THROTTLED, "`ThrottledError`", retry),
+        ("errors of the service itself, and every status from 500", error_mapping.TRANSIENT, "`TransientError`", retry),
+        (network, [], "`TransientError`", retry),
+        *(("", [code], f"`{error_mapping.EXACT[code].__name__}`", error_mapping.EXACT[code].remedy) for code in exact),
+        ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
+    ]
+    lines = [
+        f"| {': '.join(filter(None, [what, ', '.join(f'`{code}`' for code in sorted(codes))]))} | {name} | {remedy.name}: {remedy.value} |"
+        for what, codes, name, remedy in rows
+    ]
+    head = "## What happens on which error\n\n| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
+    return head + "\n".join(lines)
+
+
+def _tree() -> str:
+    """The classes in Python."""
+    return f"## Classes in Python\n\nEach is `rp.<name>`. A `KinesisError` has `api` and `code`.\n\n```text\n{inspect.getdoc(errors)}\n```"

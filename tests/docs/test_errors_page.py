@@ -1,4 +1,4 @@
-"""The class, the code and the text of an error that a user sees lead to a page that says what to do."""
+"""The class, the code and the text of an error that a user sees lead to the page that says what to do."""
 
 import re
 import runpy
@@ -13,31 +13,44 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from processes.command_line import ROOT
 
-HEADINGS = re.findall(r"^### (\w+)$", (ROOT / "docs/reference/troubleshooting.md").read_text(), re.MULTILINE)
-MESSAGES = (ROOT / "docs/reference/error-messages.md").read_text()
-GENERATOR = runpy.run_path(str(ROOT / "docs/error_messages.py"))
+PAGE = (ROOT / "docs/reference/errors.md").read_text()
+ANCHORS = re.findall(r'<a id="([^"]+)">', PAGE)
+GENERATOR = runpy.run_path(str(ROOT / "docs/errors_page.py"))
 
 
-def test_every_error_class_has_a_heading():
-    assert sorted(name for name in HEADINGS if name in rp.__all__) == sorted(
-        name for name in rp.__all__ if name.endswith("Error")
-    )
+def test_every_error_class_has_one_anchor():
+    root = {"recordpublishererror"}
+
+    assert sorted(ANCHORS) == sorted({name.lower() for name in rp.__all__ if name.endswith("Error")} | root)
 
 
-def test_every_code_with_a_remedy_has_a_heading():
-    assert set(HINTS) <= set(HEADINGS)
+@pytest.mark.parametrize("error", [rp.DataLossError("gone"), rp.StreamNotFoundError("orders")])
+def test_an_error_names_its_part_of_the_page(error):
+    page, _, anchor = error.help_url.partition("#")
+
+    assert page.endswith("/reference/errors/")
+    assert anchor in ANCHORS
 
 
-def test_no_heading_is_there_twice():
-    assert sorted(set(HEADINGS)) == sorted(HEADINGS)
+def test_an_error_of_a_plugin_names_the_part_of_the_class_that_it_is():
+    class BrokerError(rp.SinkError):
+        """Of a plugin."""
+
+    assert BrokerError("away").help_url.endswith("#sinkerror")
+
+
+def test_every_code_with_a_remedy_is_in_the_table():
+    codes = PAGE.split("## Codes of the service")[1].split("\n## ")[0]
+
+    assert [code for code in HINTS if f"`{code}`" not in codes] == []
 
 
 def headings_with(message: str) -> list[str]:
     """The headings below which the page has the text of a message; `…` stands for anything."""
     return [
         section.splitlines()[0]
-        for section in MESSAGES.split("\n## ")[1:]
-        for text in re.findall(r"</a>`(.*)`", section)
+        for section in PAGE.split("\n## ")[1:]
+        for text in re.findall(r"^- `(.*)`", section, re.MULTILINE)
         if re.fullmatch(".*".join(map(re.escape, text.split("…"))), message)
     ]
 
@@ -77,13 +90,6 @@ def test_a_message_is_found_by_its_text(fail, heading):
         fail()
 
     assert heading in headings_with(str(raised.value)), raised.value
-
-
-def test_every_anchor_is_there_once():
-    anchors = re.findall(r'<a id="([^"]+)">', MESSAGES)
-
-    assert len(anchors) > 100
-    assert sorted(set(anchors)) == sorted(anchors)
 
 
 def test_every_class_of_errors_that_the_code_raises_has_a_subject():
