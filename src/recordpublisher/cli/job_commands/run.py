@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.plugins.runtime.jobs.outage_retries import with_outage_retries
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
@@ -63,6 +64,8 @@ def run(
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
+    An outage of the service is outlasted for about 15 minutes, unless the job sets retries of its own (flink.shard.getrecords.maxretries).
+
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
 
     --dashboard logs a URL on loopback: lag, rate and watermark of each shard, what is idle or held, and what alignment waits for.
@@ -80,7 +83,7 @@ def run(
             _run_as_subtask(subtask, parallelism, metrics_folder)
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
-            properties = _with_assignment(properties, elastic, parallelism)
+            properties = with_outage_retries(_with_assignment(properties, elastic, parallelism))
             options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))

@@ -1,0 +1,31 @@
+"""`with_outage_retries`: a job that runs for months outlasts outages of the service that end a script within seconds."""
+
+from __future__ import annotations
+
+import logging
+
+from recordpublisher.publishers.properties.groups.retries import READ_RETRIES
+from recordpublisher.publishers.properties.properties import Properties
+
+log = logging.getLogger("recordpublisher.run")
+
+MAX_RETRIES = 200
+MAX_BACKOFF_MS = 10_000
+"""With full jitter 200 retries take a quarter of an hour on average."""
+
+
+def with_outage_retries(properties: Properties) -> Properties:
+    """The properties, with more and longer retries of each call that reads and of which no retry property is set.
+
+    The FLIP's defaults give up two seconds after the first failure of GetRecords. That suits Flink, which starts a job again.
+    """
+    more: dict[str, object] = {}
+    for retries in READ_RETRIES:
+        own = (retries.max_retries, retries.base, retries.maximum, retries.exponent)
+        if not any(properties.is_set(declared) for declared in own):
+            more |= {retries.max_retries.key: MAX_RETRIES, retries.maximum.key: MAX_BACKOFF_MS}
+    if more:
+        log.info(
+            "reads are retried for about 15 minutes in an outage: %s", ", ".join(f"{k}={v}" for k, v in more.items())
+        )
+    return properties.merged(more)
