@@ -182,7 +182,6 @@ docs: $(STAMP)  ## the reference pages and the data-flow diagram, made from the 
 	$(BIN)/python docs/generate_settings.py
 	$(BIN)/python docs/generate_reference.py
 	$(BIN)/python docs/draw_data_flow.py
-	$(BIN)/recordpublisher properties --markdown > docs/reference/properties.md
 	$(BIN)/python docs/stage_site.py
 	$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
 

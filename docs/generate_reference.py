@@ -76,6 +76,7 @@ def pages() -> dict[str, str]:
         "iam-policies.md": _page_of("docs/iam_policies.py").page(),
         "errors.md": _page_of("docs/errors_page.py").page(),
         "metrics.md": _metrics_page(),
+        "properties.md": _page_of("docs/properties_page.py").page(),
         "spark-options.md": _spark_options_page(),
     }
 

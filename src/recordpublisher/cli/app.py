@@ -11,6 +11,7 @@ import typer
 
 from .execution import CommandGroup, show_warnings_in_one_line
 from .lazy_commands import LazyCommands
+from .logs.log_format import TextLines
 from .logs.verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
 COMMANDS = {
@@ -36,6 +37,8 @@ COMMANDS = {
     "properties": "commands.properties:properties",
 }
 """Where each command is, `module:function`, in the order of the help."""
+WIDEST_HELP = 120
+"""Columns of the help on a terminal that has as many."""
 
 
 class Commands(CommandGroup):
@@ -50,10 +53,9 @@ app = typer.Typer(
     help="Read Amazon Kinesis Data Streams: polling and enhanced fan-out behind one property.\n\n"
     "Example: recordpublisher tail orders --no-follow",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
 )
 
 
@@ -73,7 +75,8 @@ def prepare(
     ] = False,
 ) -> None:
     """Send logs and warnings to stderr, so that stdout holds results only."""
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING, force=True)
+    logging.basicConfig(level=logging.WARNING, force=True)
+    logging.getLogger().handlers[0].setFormatter(TextLines())
     context.obj = {"debug": False, "verbose": False}
     set_verbosity(context, verbose, debug)
     show_warnings_in_one_line()

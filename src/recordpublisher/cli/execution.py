@@ -20,6 +20,7 @@ from recordpublisher.publishers.errors import ConfigurationError, PluginError, R
 from recordpublisher.publishers.retry import retry_listener
 
 from .logs.log_format import logs_json
+from .printable import printable_line
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)
@@ -106,7 +107,7 @@ def _print_line(line: str, level: int) -> None:
     if logs_json():
         log.log(level, "%s", line)
     else:
-        typer.echo(f"recordpublisher: {line}", err=True)
+        typer.echo(f"recordpublisher: {printable_line(line)}", err=True)
 
 
 def show_warnings_in_one_line() -> None:

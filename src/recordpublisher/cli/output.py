@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import typer
 
+from .printable import Printable, printable, printable_json, printable_line
+
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
-def styled(text: str, colour: str | None = None, bold: bool = False) -> str:
-    """Text for `typer.echo`, which leaves the style out where stdout is no terminal. `NO_COLOR` leaves it out everywhere."""
-    return text if os.environ.get("NO_COLOR") else typer.style(text, fg=colour, bold=bold or None)
+def echo(text: str) -> None:
+    """Print text on stdout, with control characters as escapes, and a newline."""
+    typer.echo(printable(text))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def styled(text: str, colour: str | None = None, bold: bool = False) -> Printable:
+    """Text for `echo`, which leaves the style out where stdout is no terminal. `NO_COLOR` leaves it out everywhere."""
+    plain = printable(text)
+    return plain if os.environ.get("NO_COLOR") else Printable(typer.style(plain, fg=colour, bold=bold or None))
+
+
+def joined(lines: Iterable[str]) -> Printable:
+    """The lines as one text, each printable."""
+    return Printable("\n".join(map(printable, lines)))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Printable:
     """A bold head and one line for each row, columns aligned."""
-    first, *others = aligned([head, *rows]).split("\n")
-    return "\n".join([styled(first, bold=True), *others])
+    first, *others = aligned([head, *rows])
+    return joined([styled(first, bold=True), *others])
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """The rows with their columns aligned."""
+def aligned(rows: Sequence[Sequence[str]]) -> list[Printable]:
+    """A line for each row, columns aligned; a cell is one line."""
+    rows = [[cell if isinstance(cell, Printable) else printable_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return [
+        Printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for row in rows
+    ]
 
 
 def time_text(time: datetime) -> str:
@@ -57,9 +72,10 @@ def yes_no(flag: bool | None) -> str:
     return "-" if flag is None else "yes" if flag else "no"
 
 
-def json_text(fields: Mapping[str, Any]) -> str:
+def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> Printable:
     """One JSON object in one line; `max_record_bytes` becomes `maxRecordBytes`."""
-    return msgspec.json.encode({_camel(name): value for name, value in fields.items()}).decode()
+    named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
+    return Printable(printable_json(msgspec.json.encode(named)).decode())
 
 
 def _camel(name: str) -> str:

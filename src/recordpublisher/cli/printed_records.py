@@ -11,6 +11,8 @@ from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import Record
 
+from .printable import printable_json
+
 
 def pattern(option: str, given: str | None) -> re.Pattern[str] | None:
     """A regular expression. Raises: ConfigurationError that names the option."""
@@ -36,4 +38,4 @@ def json_line(record: Record) -> bytes:
             fields["data"] = msgspec.Raw(msgspec.json.format(record.data, indent=-1))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # no JSON: it stays text
-    return msgspec.json.encode(fields) + b"\n"
+    return printable_json(msgspec.json.encode(fields)) + b"\n"

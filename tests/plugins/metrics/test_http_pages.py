@@ -67,19 +67,55 @@ async def test_garbage_is_refused_without_a_log_line(port, sent, caplog):
     assert caplog.messages == []
 
 
-async def test_connections_are_limited_and_free_again(port, monkeypatch):
+@pytest.mark.parametrize("sent", [b"", b"GET /hello HTTP/1.1\r\n", b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"])
+async def test_a_peer_that_waits_gives_its_place_to_a_new_one_the_oldest_first(port, monkeypatch, sent):
     monkeypatch.setattr(http_pages, "MAX_CONNECTIONS", 2)
     held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
     for reader, writer in held:
-        writer.write(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
-        await reader.readuntil(b"hello\n")
+        writer.write(sent)
+        if sent.endswith(b"\r\n\r\n"):
+            await reader.readuntil(b"hello\n")
+
+    assert b"hello" in await raw(port, b"GET /hello HTTP/1.0\r\n\r\n")
+    assert await held[0][0].read() == b"", "the oldest is closed"
+    for _, writer in held:
+        writer.close()
+        await asyncio.wait([asyncio.create_task(writer.wait_closed())])
+
+
+async def test_connections_that_are_being_answered_are_limited_and_free_again(monkeypatch):
+    monkeypatch.setattr(http_pages, "MAX_CONNECTIONS", 2)
+    asked, goes_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow():
+        asked.release()
+        await goes_on.wait()
+        return Page(b"slow\n")
+
+    pages = HttpPages({"/slow": slow, "/hello": hello})
+    port = await pages.listen("127.0.0.1", 0)
+    held = [asyncio.create_task(raw(port, b"GET /slow HTTP/1.0\r\n\r\n")) for _ in range(2)]
+    for _ in held:
+        await asked.acquire()
 
     assert await raw(port, b"GET /hello HTTP/1.0\r\n\r\n") == b""
-    for reader, writer in held:
-        writer.write(b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        await reader.read()
-        writer.close()
+    goes_on.set()
+    assert all(b"slow" in answer for answer in await asyncio.gather(*held))
     assert b"hello" in await raw(port, b"GET /hello HTTP/1.0\r\n\r\n")
+    await pages.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("localhost:9", 200), ("127.0.0.1", 200), ("[::1]:9", 200), ("evil.example", 403), (None, 200)]
+)
+async def test_pages_of_this_machine_refuse_the_name_of_another_host(host, status):
+    pages = HttpPages({"/hello": hello}, is_local=True)
+    port = await pages.listen("127.0.0.1", 0)
+    header = b"" if host is None else f"Host: {host}\r\n".encode()
+    answer = await raw(port, b"GET /hello HTTP/1.0\r\n" + header + b"\r\n")
+    await pages.close()
+
+    assert int(answer.split()[1]) == status
 
 
 async def test_an_error_in_a_page_is_logged_and_not_shown(caplog):

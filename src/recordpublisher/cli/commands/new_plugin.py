@@ -12,6 +12,8 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
+from ..output import echo
+
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
 HOOKS = {"publisher": "publishers", "sink": "sinks", "store": "state_stores"}
 CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "StateStore"}
@@ -43,8 +45,8 @@ def new_plugin(
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigurationError("NAME", name, "the name of a folder that can be created", reason=reason) from error
-    typer.echo("\n".join(map(str, files)))
-    typer.echo(f"next: cd {name} && pip install -e '.[test]' && pytest && recordpublisher plugins")
+    echo("\n".join(map(str, files)))
+    echo(f"next: cd {name} && pip install -e '.[test]' && pytest && recordpublisher plugins")
 
 
 def _files(kind: str, name: str) -> dict[Path, str]:

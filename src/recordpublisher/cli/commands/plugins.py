@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
+
+from ..output import echo
 
 
 def plugins() -> None:
@@ -14,11 +14,11 @@ def plugins() -> None:
     Example: recordpublisher plugins
     """
     registry = load_registry()
-    typer.echo("plugins")
+    echo("plugins")
     for status in registry.plugins:
-        typer.echo(f"  {_status_line(status)}")
+        echo(f"  {_status_line(status)}")
     for kind, table in registry.tables().items():
-        typer.echo(f"{kind.replace('_', ' ')}: {_names(table)}")
+        echo(f"{kind.replace('_', ' ')}: {_names(table)}")
 
 
 def _status_line(status: PluginStatus) -> str:

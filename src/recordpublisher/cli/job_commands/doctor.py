@@ -15,7 +15,8 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from ..output import aligned, styled
+from ..output import aligned, echo, styled
+from ..printable import Printable
 
 if TYPE_CHECKING:
     from ..doctor.streams import Use
@@ -55,10 +56,10 @@ def doctor(
     uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
     findings = run_to_end(examined(properties, uses, has_job=job is not None))
     colours = {"ok": "green", "PROBLEM": "red", "not checked": "yellow"}
-    lines = aligned([(each.verdict.value, each.name, each.words) for each in findings]).split("\n")
+    lines = aligned([(each.verdict.value, each.name, each.words) for each in findings])
     for each, line in zip(findings, lines, strict=True):
         verdict = each.verdict.value
-        typer.echo(styled(verdict, colours[verdict]) + line.removeprefix(verdict))
+        echo(Printable(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
     if any(each.verdict.value == "PROBLEM" for each in findings):
         raise typer.Exit(FAILED)
 

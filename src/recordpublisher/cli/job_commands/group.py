@@ -16,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties
-from ..output import json_text, table
+from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
@@ -55,11 +55,11 @@ def show(
         return
     if as_json:
         for each in status.workers:
-            typer.echo(json_text(asdict(each)))
+            echo(json_text(asdict(each)))
         for shard in status.shards:
-            typer.echo(json_text(asdict(shard)))
+            echo(json_text(asdict(shard)))
     else:
-        typer.echo(_text(status))
+        echo(_text(status))
 
 
 @group.command("drain")
@@ -101,7 +101,7 @@ def drain_worker(
             return await draining.wait_until_left(documents, worker, wait)
 
     has_left = run_until_signal(run())
-    typer.echo(f"worker {worker} {'has left' if has_left else 'was asked to leave, and has not left yet'}")
+    echo(f"worker {worker} {'has left' if has_left else 'was asked to leave, and has not left yet'}")
     if wait and not has_left:
         raise typer.Exit(STILL_THERE)
 
@@ -148,9 +148,10 @@ def _text(status: GroupStatus) -> str:
         (each.shard, each.worker or "-", each.stage, "-" if each.load is None else f"{each.load}", _next(each))
         for each in status.shards
     ]
-    return "\n\n".join(
+    return joined(
         (
             table(("WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEAT"), workers),
+            "",
             table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
         )
     )

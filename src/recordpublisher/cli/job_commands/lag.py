@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import msgspec
 import typer
 
 from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
@@ -17,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, run_to_end, run_until_signal
 from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, read_job_or_stream
-from ..output import duration, rate, styled, table, yes_no
+from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
 from .job_probes import positions_of, probes_opened
 from .watch import watch
 
@@ -94,7 +93,7 @@ def lag(
     else:
         grace_seconds = _grace_seconds(grace, properties) if check else None
         shards, has_positions = run_to_end(_read(properties, streams, state is None, grace_seconds))
-        typer.echo(_json_lines(shards) if as_json else shard_table(shards, has_positions))
+        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, has_positions))
         _report_alarms(shards, check)
 
 
@@ -154,10 +153,6 @@ def _lag_cells(shard: ShardSnapshot) -> tuple[str, ...]:
 def _tip_cells(shard: ShardSnapshot) -> tuple[str, ...]:
     rates = (rate(shard.records_per_second), rate(shard.bytes_per_second))
     return ("-", yes_no(shard.is_idle), *rates, duration(shard.tip_age_ms), shard.tip or "-")
-
-
-def _json_lines(shards: Sequence[ShardSnapshot]) -> str:
-    return "\n".join(msgspec.json.encode(shard).decode() for shard in shards)
 
 
 def _report_alarms(shards: Sequence[ShardSnapshot], check: bool) -> None:

@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import StartingPosition
 
 from ..execution import run_to_end, run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from ..output import json_text, table
+from ..output import echo, joined, json_text, table
 from .position_transfers import file_transfer, kcl_transfer, stored_states
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def show(
     """
     states = run_to_end(stored_states(read_properties(job, pairs, region, endpoint, profile)))
     if as_json:
-        typer.echo("\n".join(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
+        echo(joined(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
     else:
         rows = [(shard, state_text(state), _number(state.watermark)) for shard, state in states.items()]
-        typer.echo(table(("SHARD", "POSITION", "WATERMARK"), rows))
+        echo(table(("SHARD", "POSITION", "WATERMARK"), rows))
 
 
 @positions.command("import")
@@ -105,10 +105,10 @@ def import_positions(
         async with moving as transfer:
             plan = await transfer.plan_import()
             rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
-            typer.echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
+            echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
             if apply:
                 await transfer.apply_import(plan)
-            typer.echo(f"Written to {transfer.job.place}." if apply else DRY_RUN)
+            echo(f"Written to {transfer.job.place}." if apply else DRY_RUN)
 
     run_until_signal(move())
 
@@ -146,11 +146,11 @@ def export_positions(
         async with kcl_transfer(properties, table_name, watch, force) as transfer:
             plan = await transfer.plan_export()
             rows = [(lease.shard, str(lease.replaced or "-"), str(lease.written), lease.note) for lease in plan]
-            typer.echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
+            echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
             if apply:
                 await transfer.apply_export(plan)
-            typer.echo(NOT_HELD)
-            typer.echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
+            echo(NOT_HELD)
+            echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
 
     run_until_signal(move())
 

@@ -56,8 +56,9 @@ def run(
         ),
     ] = None,
     supervised: Annotated[
-        bool, typer.Option(hidden=True, help="Take properties and the end from a supervisor.")
-    ] = False,
+        int | None,
+        typer.Option(hidden=True, help="Take properties and the end from a supervisor; report to this descriptor."),
+    ] = None,
     metrics_folder: Annotated[
         Path | None, typer.Option(hidden=True, help="Where the supervisor reads its metrics.")
     ] = None,
@@ -79,8 +80,8 @@ def run(
     search_current_folder()
     console = configure_logging(context.obj["verbose"])
     try:
-        if supervised and subtask is not None:
-            _run_as_subtask(subtask, parallelism, metrics_folder)
+        if supervised is not None and subtask is not None:
+            _run_as_subtask(subtask, parallelism, supervised, metrics_folder)
         else:
             properties = read_properties(job, pairs, region, endpoint, profile)
             properties = with_outage_retries(_with_assignment(properties, elastic, parallelism))
@@ -104,12 +105,13 @@ def _with_assignment(properties: Properties, elastic: bool, parallelism: int) ->
     return properties
 
 
-def _run_as_subtask(subtask: int, parallelism: int, metrics_folder: Path | None) -> None:
+def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_folder: Path | None) -> None:
     from recordpublisher.plugins.runtime.jobs.subtask import run_subtask
-    from recordpublisher.plugins.runtime.jobs.supervisor import read_from_supervisor, report_to_supervisor
+    from recordpublisher.plugins.runtime.jobs.supervisor import read_from_supervisor, reporter_to_supervisor
 
     properties, supervisor = read_from_supervisor()
-    asyncio.run(run_subtask(properties, subtask, parallelism, report_to_supervisor, supervisor, metrics_folder))
+    report = reporter_to_supervisor(descriptor)
+    asyncio.run(run_subtask(properties, subtask, parallelism, report, supervisor, metrics_folder))
 
 
 def _exporters(properties: Properties, dashboard: bool, port: int) -> list[MetricsExporter]:
@@ -153,7 +155,6 @@ async def _supervise(
     from recordpublisher.plugins.runtime.jobs.supervisor import Supervisor, with_local_tracker
 
     command = [sys.executable, "-m", "recordpublisher", "run", str(job), "--parallelism", str(parallelism)]
-    command.append("--supervised")
     async with (
         exported_from_processes(properties, parallelism, exporters) as metrics_folder,
         with_local_tracker(properties) as job_properties,

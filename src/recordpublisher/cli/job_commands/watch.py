@@ -9,15 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import typer
-
 from recordpublisher.plugins.dashboard.history import HistoryPoint, point_of
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, SnapshotSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from ..execution import one_line
-from ..output import duration, rate
+from ..output import duration, echo, joined, rate
 from .watch_lines import table_lines, title_lines, tree_lines
 
 DRAW_SECONDS = 1.0
@@ -83,7 +81,7 @@ async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -
 def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
     """Print every shard, and an empty line."""
     lines = [*title_lines(snapshot, now_ms, error, PIPE_WIDTH), *table_lines(snapshot, None), *tree_lines(snapshot)]
-    typer.echo("\n".join([*lines, ""]))
+    echo(joined([*lines, ""]))
     sys.stdout.flush()
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 
 from ..output import aligned, duration, rate, yes_no
+from ..printable import printable
 from ..shard_tree import families
 
 HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")
@@ -28,7 +29,10 @@ def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: in
         _age(snapshot, now_ms, error),
     ]
     return [
-        line for text in shown if text is not None for line in textwrap.wrap(text, max(width, 20), max_lines=MAX_LINES)
+        line
+        for text in shown
+        if text is not None
+        for line in textwrap.wrap(printable(text), max(width, 20), max_lines=MAX_LINES)
     ]
 
 
@@ -39,9 +43,9 @@ def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
     if height is not None and count + 1 > height:
         count = max(height - 2, MIN_ROWS)
     head = GROUP_HEAD if any(shard.worker is not None for shard in shards) else HEAD
-    lines = aligned([head, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])]).split("\n")
+    lines = aligned([head, *(_row(shard, snapshot.global_watermark) for shard in shards[:count])])
     left = len(shards) - count
-    return [*lines, f"{left:,} more with less lag"] if left else lines
+    return [*lines, f"{left:,} more with less lag"] if left else [*lines]
 
 
 def tree_lines(snapshot: JobSnapshot) -> list[str]:

@@ -6,11 +6,14 @@ import json
 import logging
 from datetime import UTC, datetime
 from enum import StrEnum
+from textwrap import indent
 from typing import Annotated
 
 import typer
 
 from recordpublisher.publishers.log_fields import fields_of
+
+from ..printable import printable, printable_line
 
 
 class LogFormat(StrEnum):
@@ -20,13 +23,31 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class TextLines(logging.Formatter):
+    """Formats each log entry as one line, control characters as escapes; a traceback follows, indented, so that it looks like no line."""
+
+    def __init__(self, has_head: bool = True) -> None:
+        """`has_head`: with time (UTC), level and logger, which rich shows by itself."""
+        super().__init__()
+        self._has_head = has_head
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        text: str = printable_line(record.getMessage())
+        if self._has_head:
+            text = f"{_time_text(record)} {record.levelname} {record.name}: {text}"
+        if record.exc_info:
+            text += f"\n{indent(printable(self.formatException(record.exc_info)), '  ')}"
+        return text
+
+
 class JsonLines(logging.Formatter):
     """Formats each log entry as one JSON object: time, level, logger, message, what it is about, and the traceback where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         entry = {
-            "time": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
+            "time": _time_text(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -35,6 +56,10 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
+
+
+def _time_text(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds")
 
 
 def logs_json() -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 
-from .log_format import logs_json
+from .log_format import TextLines, logs_json
 
 log = logging.getLogger("recordpublisher.run")
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
@@ -29,7 +29,9 @@ def configure_logging(verbose: bool) -> Any:
     from rich.logging import RichHandler
 
     console = Console(stderr=True)
-    logging.getLogger().handlers = [RichHandler(console=console, show_path=False)]
+    handler = RichHandler(console=console, show_path=False, log_time_format="%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(TextLines(has_head=False))
+    logging.getLogger().handlers = [handler]
     return console
 
 

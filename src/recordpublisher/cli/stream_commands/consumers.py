@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
-from ..output import json_text, table
+from ..output import echo, json_text, table
 from ..service_calls import ask_service, call_service
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def list_consumers(
 
     found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream)
     if not as_json:
-        typer.echo(table(("CONSUMER", "STATUS", "ARN"), [(each.name, each.status, each.arn) for each in found]))
+        echo(table(("CONSUMER", "STATUS", "ARN"), [(each.name, each.status, each.arn) for each in found]))
         return
     for each in found:
-        typer.echo(json_text(asdict(each)))
+        echo(json_text(asdict(each)))
 
 
 @consumers.command("register")
@@ -79,7 +79,7 @@ def register(
         calls = RegistrationCalls(service, config, SystemClock())
         return await calls.ensure_active(await calls.stream_arn(stream), name, lambda: True)
 
-    typer.echo(call_service(properties, change, stream))
+    echo(call_service(properties, change, stream))
 
 
 @consumers.command("deregister")

@@ -11,6 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
+from ..output import echo
 from ..service_calls import call_service
 
 if TYPE_CHECKING:
@@ -47,4 +48,4 @@ def create(
             await service.wait_until_active(name, retries, SystemClock())
         return await service.stream_arn(name)
 
-    typer.echo(call_service(properties, make))
+    echo(call_service(properties, make))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
-from ..output import aligned, json_text, time_text
+from ..output import aligned, echo, joined, json_text, time_text
 from ..service_calls import ask_service
 from ..shard_tree import shard_tree
 
@@ -33,7 +33,7 @@ def describe(
     """
     properties = read_properties(file, pairs, region, endpoint, profile)
     described = ask_service(properties, lambda service: service.describe(stream), stream)
-    typer.echo(json_text(as_fields(described)) if as_json else as_text(described))
+    echo(json_text(as_fields(described)) if as_json else as_text(described))
 
 
 def as_text(described: StreamDescription) -> str:
@@ -54,7 +54,7 @@ def as_text(described: StreamDescription) -> str:
         ("consumers", consumers or "none"),
         ("shards", f"{described.open_shards} open, {len(described.shards) - described.open_shards} closed"),
     )
-    return "\n".join([aligned(settings), *shard_tree(described.shards)])
+    return joined([*aligned(settings), *shard_tree(described.shards)])
 
 
 def _limits(described: StreamDescription) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
-from ..output import json_text, table, time_text
+from ..output import echo, json_text, table, time_text
 from ..service_calls import ask_service
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def list_streams(
     properties = read_properties(file, pairs, region, endpoint, profile)
     streams = ask_service(properties, lambda service: service.listed_streams())
     if not as_json:
-        typer.echo(as_table(streams))
+        echo(as_table(streams))
         return
     for each in streams:
-        typer.echo(json_text({**asdict(each), "created": time_text(each.created)}))
+        echo(json_text({**asdict(each), "created": time_text(each.created)}))
 
 
 def as_table(streams: list[ListedStream]) -> str:

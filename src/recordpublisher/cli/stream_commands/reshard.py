@@ -15,6 +15,7 @@ from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..known_shards import known_shard
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
+from ..output import echo
 from ..service_calls import call_service
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def split(
         return await _children(service, stream, [shard], wait, properties)
 
     for child in call_service(properties, change, stream):
-        typer.echo(child)
+        echo(child)
 
 
 def merge(
@@ -86,7 +87,7 @@ def merge(
         return await _children(service, stream, pair, wait, properties)
 
     for child in call_service(properties, change, stream):
-        typer.echo(child)
+        echo(child)
 
 
 def _open_shard(shard_id: str, listed: Sequence[Shard]) -> Shard:

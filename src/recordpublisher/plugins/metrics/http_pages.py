@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -38,10 +40,13 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 
 
 class HttpPages:
-    """Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`: further ones are closed at once."""
+    """Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
+
+    A further one takes the place of the oldest that waits for a request, so that idle peers keep no probe away.
+    """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:
-        """`is_local`: refuse requests that do not name this machine as `localhost` or by a loopback address.
+        """`is_local`: refuse requests that name another host than `localhost` or a loopback address.
 
         A browser sends the name by which it found the server. So a page of another site, whose name leads to this machine, cannot read.
         """
@@ -67,15 +72,19 @@ class HttpPages:
             await self._requests.shutdown(CLOSE_SECONDS)
 
     def _protocol_factory(self) -> Callable[[], asyncio.Protocol]:
-        requests = self._requests = web.Server(
+        self._requests = _BoundedServer(
             self._respond, logger=_log_of_peers, access_log=None, keepalive_timeout=IDLE_SECONDS
         )
-        return lambda: requests() if len(requests.connections) < MAX_CONNECTIONS else _Refusal()
+        return self._requests.accept
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._requests.answering(request.protocol):
+            return await self._response_to(request)
+
+    async def _response_to(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
-        if self._is_local and _name_of(request.headers.get("Host", "")) not in LOCAL_NAMES:
+        if self._is_local and _name_of(request.headers.get("Host", LOCAL_NAMES[0])) not in LOCAL_NAMES:
             return web.Response(status=403, text=f"the name must be one of {', '.join(LOCAL_NAMES)}\n")
         page = self._pages.get(request.path)
         if page is None:
@@ -93,6 +102,45 @@ def _name_of(host: str) -> str:
     """Without the port, which differs behind a tunnel."""
     name, _, port = host.rpartition(":")
     return name.lower() if name and port.isdecimal() else host.lower()
+
+
+class _BoundedServer(web.Server):
+    """Owns which connections are open, the oldest first, and which of them are being answered."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self._open: dict[web.RequestHandler, None] = {}
+        self._answering: set[asyncio.Protocol] = set()
+
+    def accept(self) -> asyncio.Protocol:
+        """What takes a new connection."""
+        if len(self._open) >= MAX_CONNECTIONS and not self._close_oldest():
+            return _Refusal()
+        accepted = self()
+        self._open[accepted] = None
+        return accepted
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """Called by aiohttp."""
+        self._open.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+    @contextmanager
+    def answering(self, connection: asyncio.Protocol) -> Iterator[None]:
+        """The connection has sent a request, which is answered in the block."""
+        self._answering.add(connection)
+        try:
+            yield
+        finally:
+            self._answering.discard(connection)
+
+    def _close_oldest(self) -> bool:
+        """Close the oldest connection that waits for a request; False where each is being answered."""
+        waiting = next((connection for connection in self._open if connection not in self._answering), None)
+        if waiting is not None:
+            del self._open[waiting]
+            waiting.force_close()
+        return waiting is not None
 
 
 class _Refusal(asyncio.Protocol):

@@ -12,7 +12,14 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore, Conflict
 from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .store_service import ConditionFailedError, NotFoundError, StoreService, get_side_by_side, side_by_side
+from .store_service import (
+    ConditionFailedError,
+    NotFoundError,
+    StoreService,
+    get_side_by_side,
+    refuse_credentials,
+    side_by_side,
+)
 
 T = TypeVar("T")
 _CREATE_SECONDS = 60
@@ -31,6 +38,7 @@ class DynamoDbStore(ConditionalStore):
         parts = urlsplit(uri)
         if parts.scheme != "dynamodb" or not parts.netloc or not parts.path.strip("/"):
             raise ConfigurationError(key, uri, "dynamodb://table/job")
+        refuse_credentials(key, uri, parts.netloc, "dynamodb://table/job")
         self.place = uri
         self._table, self._job = parts.netloc, parts.path.strip("/")
         self._service = StoreService("dynamodb", uri, properties)

@@ -16,7 +16,14 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .store_service import ConditionFailedError, NotFoundError, StoreService, get_side_by_side, side_by_side
+from .store_service import (
+    ConditionFailedError,
+    NotFoundError,
+    StoreService,
+    get_side_by_side,
+    refuse_credentials,
+    side_by_side,
+)
 
 T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")
@@ -39,6 +46,7 @@ class S3Store(ConditionalStore):
         parts = urlsplit(uri)
         if parts.scheme not in SCHEMES or not parts.netloc or parts.query:
             raise ConfigurationError(key, uri, "s3://bucket/prefix")
+        refuse_credentials(key, uri, parts.netloc, "s3://bucket/prefix")
         self.place = uri
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.aws_service import AwsService, OpenClient, Response
+from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -31,6 +33,17 @@ class ConditionFailedError(StateError):
 
 class NotFoundError(StateError):
     """The object, or the table, does not exist."""
+
+
+def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
+    """Refuse credentials in a URI, which would be shown wherever the place is named. `place`: of the URI, between :// and the next slash.
+
+    Raises: ConfigurationError, which does not show them.
+    """
+    if "@" in place or ":" in place:
+        shown = re.sub(r"://.*@", f"://{MASK}@", uri)
+        reason = "credentials do not belong there: aws.credentials.provider says where they come from"
+        raise ConfigurationError(key, shown, valid, reason=reason)
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -64,7 +64,8 @@ def host_header(url: SplitResult) -> str:
 def _is_http_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # a host without credentials, which would be shown with the endpoint
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in text and parts.port != 0
     except ValueError:  # the port is not a number, or a bracket is not closed
         return False
 

@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..http_pages import HttpPages, Page
+from ..http_pages import LOCAL_NAMES, HttpPages, Page
 from .text_format import CONTENT_TYPE, page_of
 
 log = logging.getLogger("recordpublisher.metrics")
@@ -23,7 +23,8 @@ class PrometheusExporter(MetricsExporter):
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
         self._host, self._port = host_and_port(self._address)
-        self._pages = HttpPages({"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready})
+        pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
+        self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
 
     @property
     def url(self) -> str:

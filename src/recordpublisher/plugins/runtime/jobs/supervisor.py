@@ -30,11 +30,14 @@ from recordpublisher.publishers.properties.properties import Properties
 from .termination import SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
+LAST_REPORT_SECONDS = 1.0
+"""For the last report of a subtask that has ended; a process that it left behind may keep the pipe open."""
 
 
 class Supervisor:
     """Owns the subtasks' processes and the pipes to them.
 
+    A subtask reports its progress through a pipe of its own: its stdout is ours, for what user code prints.
     A subtask reads its properties from its stdin, so no secret is on a command line. The pipe stays open: its end of file means drain.
     That holds when the supervisor dies too, so no subtask keeps running. Each has a session of its own: Ctrl-C reaches only the supervisor.
     """
@@ -46,13 +49,14 @@ class Supervisor:
         parallelism: int,
         report: Callable[[SubtaskProgress], None],
     ) -> None:
-        """`command` starts a subtask, with `--subtask N` added."""
+        """`command` starts a subtask, with `--subtask N --supervised DESCRIPTOR` added."""
         self._command = command
         self._properties = properties
         self._parallelism = parallelism
         self._report = report
         self._drain_seconds = properties.value(DRAIN_TIMEOUT)
         self._processes: dict[int, Process] = {}
+        self._progress: dict[int, asyncio.StreamReader] = {}
         self._is_draining = False
 
     async def run(self) -> None:
@@ -67,9 +71,15 @@ class Supervisor:
             self._kill()
 
     async def _start(self, subtask: int) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *self._command, "--subtask", str(subtask), stdin=PIPE, stdout=PIPE, start_new_session=True
-        )
+        ours, theirs = os.pipe()
+        self._progress[subtask] = await _reader_of(ours)
+        arguments = ("--subtask", str(subtask), "--supervised", str(theirs))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, *arguments, stdin=PIPE, pass_fds=(theirs,), start_new_session=True
+            )
+        finally:
+            os.close(theirs)
         self._processes[subtask] = process
         if process.stdin is not None:
             process.stdin.write(json.dumps(dict(self._properties)).encode() + b"\n")
@@ -95,12 +105,24 @@ class Supervisor:
             raise failed
 
     async def _watch(self, subtask: int) -> SubtaskFailedError | None:
-        process = self._processes[subtask]
-        if process.stdout is not None:
-            async for line in process.stdout:
-                self._report(msgspec.json.decode(line, type=SubtaskProgress))
-        code = await process.wait()
+        reading = asyncio.create_task(self._read_progress(self._progress[subtask]))
+        try:
+            code = await self._processes[subtask].wait()
+            await asyncio.wait([reading], timeout=LAST_REPORT_SECONDS)
+        finally:
+            reading.cancel()
         return SubtaskFailedError(subtask, code) if code else None
+
+    async def _read_progress(self, reader: asyncio.StreamReader) -> None:
+        """Pass on each report; what is none is left out."""
+        while True:
+            try:
+                line = await reader.readline()
+                if not line:
+                    return
+                self._report(msgspec.json.decode(line, type=SubtaskProgress))
+            except ValueError as error:  # also a line that is too long
+                log.debug("a subtask sent what is no report: %s", error)
 
     def _drain(self) -> None:
         log.info("the job is draining")
@@ -121,12 +143,27 @@ def read_from_supervisor() -> tuple[Properties, int]:
     return Properties(json.loads(line)), sys.stdin.fileno()
 
 
-def report_to_supervisor(progress: SubtaskProgress) -> None:
-    """In a subtask: write one line. A supervisor that is gone is ignored: the end of its pipe drains the subtask."""
-    try:
-        os.write(sys.stdout.fileno(), msgspec.json.encode(progress) + b"\n")
-    except BrokenPipeError:
-        log.debug("the supervisor is gone")
+def reporter_to_supervisor(descriptor: int) -> Callable[[SubtaskProgress], None]:
+    """In a subtask: what writes one line for each report. A supervisor that is gone or does not read is ignored: the end of the other
+    pipe drains the subtask."""
+    os.set_inheritable(descriptor, False)
+    os.set_blocking(descriptor, False)
+
+    def report(progress: SubtaskProgress) -> None:
+        try:
+            os.write(descriptor, msgspec.json.encode(progress) + b"\n")
+        except (BrokenPipeError, BlockingIOError):
+            log.debug("the supervisor does not read")
+
+    return report
+
+
+async def _reader_of(descriptor: int) -> asyncio.StreamReader:
+    """Reads a pipe, and closes it at its end."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
+    return reader
 
 
 @asynccontextmanager

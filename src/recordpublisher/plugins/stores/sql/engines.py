@@ -33,6 +33,8 @@ def engine_of(uri: str, key: str) -> Engine:
     except ImportError as error:
         reason = f"{error}; pip install 'recordpublisher[postgresql]'"
         raise ConfigurationError(key, uri, _VALID, reason=reason) from error
+    if "@" in (url.host or ""):  # the end of the password, which errors of the driver would show as a host
+        raise ConfigurationError(key, uri, _VALID, reason="an @ in a password is written %40")
     return engine
 
 
