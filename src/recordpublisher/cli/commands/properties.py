@@ -77,11 +77,11 @@ def _paragraph(declared: Property[Any]) -> str:
 
 
 def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]:
-    """The properties by group; groups and properties in the order of declaration."""
+    """The properties by group; groups by name, properties in the order of declaration."""
     groups: dict[str, list[Property[Any]]] = {}
     for one in declared:
         groups.setdefault(one.group or "Others", []).append(one)
-    return groups
+    return dict(sorted(groups.items()))
 
 
 def default_text(declared: Property[Any]) -> str:
