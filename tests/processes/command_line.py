@@ -4,26 +4,44 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import recordpublisher
 from recordpublisher.local import LocalKinesisThread
 
+from processes.forked_command import ForkedCommand
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(recordpublisher.__file__).parents[1]
 
 
-def command(*arguments: str, path: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first."""
-    return subprocess.run(
-        [sys.executable, "-m", "recordpublisher", *arguments],
-        env=process_environment(path, **environment),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def command(
+    *arguments: str,
+    path: Path | None = None,
+    folder: Path | None = None,
+    stdin: str = "",
+    timeout: float = 120,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first, `folder` is the current one."""
+    with ExitStack() as files:
+        given, output, errors = (files.enter_context(TemporaryFile("w+")) for _ in range(3))
+        given.write(stdin)
+        given.seek(0)
+        streams = (given.fileno(), output.fileno(), errors.fileno())
+        process = ForkedCommand(
+            *arguments, environment=process_environment(path, **environment), streams=streams, folder=folder
+        )
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(process.args, code, output.read(), errors.read())
 
 
 def several_commands(endpoint: LocalKinesisThread, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:

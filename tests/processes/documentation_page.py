@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes.command_line import process_environment
+from processes.command_line import command, process_environment
 
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.\w+)\n")
-RUNNERS = {"python": [sys.executable, "-W", "error"], "recordpublisher": [sys.executable, "-m", "recordpublisher"]}
+COMMAND = [sys.executable, "-m", "recordpublisher"]
+RUNNERS = {"python": [sys.executable, "-W", "error"], "recordpublisher": COMMAND}
 RUNNERS["pytest"] = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_recordpublisher"]
 SKIPPED = ("pip ", "make ", "recordpublisher local ")
 """Commands that other tests cover; the test serves the endpoint."""
@@ -59,8 +60,8 @@ def run_page(page: Path, folder: Path, replacing: Mapping[str, str], site: Path 
         elif block.language == "text":
             assert matches(block.text, shown), f"expected:\n{block.text}\nshown:\n{shown}"
         elif block.language == "console":
-            for command, expected in steps(block.text):
-                check(command, expected, folder, site)
+            for line, expected in steps(block.text):
+                check(line, expected, folder, site)
                 count += 1
     return count
 
@@ -86,33 +87,36 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
             yield command, expected
 
 
-def check(command: str, expected: str, folder: Path, site: Path | None) -> None:
+def check(line: str, expected: str, folder: Path, site: Path | None) -> None:
     """Run a command and compare; `...` stands for anything, `^C` in the output is sent after the lines before it. What stands before
     ` | ` is run by a shell, and its output given to the command."""
-    source, _, command = command.rpartition(" | ")
-    program, *arguments = shlex.split(command, comments=True)
+    source, _, last = line.rpartition(" | ")
+    program, *arguments = shlex.split(last, comments=True)
     before, interrupt, after = expected.partition(f"{INTERRUPT}\n")
-    line = [*RUNNERS[program], *arguments]
-    given = subprocess.run(source, shell=True, capture_output=True, text=True, check=True).stdout if source else None
-    shown = run_and_interrupt(line, folder, before, site) if interrupt else run(line, folder, site, given)
-    assert matches(before + after, shown), f"$ {command}\nexpected:\n{expected}\nshown:\n{shown}"
+    words = [*RUNNERS[program], *arguments]
+    given = subprocess.run(source, shell=True, capture_output=True, text=True, check=True).stdout if source else ""
+    shown = run_and_interrupt(words, folder, before, site) if interrupt else run(words, folder, site, given)
+    assert matches(before + after, shown), f"$ {line}\nexpected:\n{expected}\nshown:\n{shown}"
 
 
 def matches(expected: str, shown: str) -> bool:
     return doctest.OutputChecker().check_output(expected, shown, doctest.ELLIPSIS)
 
 
-def run(line: list[str], folder: Path, site: Path | None = None, given: str | None = None) -> str:
-    done = subprocess.run(
-        line,
-        cwd=folder,
-        env=process_environment(site),
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+def run(line: list[str], folder: Path, site: Path | None = None, given: str = "") -> str:
+    if line[: len(COMMAND)] == COMMAND:
+        done = command(*line[len(COMMAND) :], path=site, folder=folder, stdin=given, timeout=200)
+    else:
+        done = subprocess.run(
+            line,
+            cwd=folder,
+            env=process_environment(site),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 

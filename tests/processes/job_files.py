@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from processes.command_line import process_environment
+from processes.forked_command import ForkedCommand
 
 
 def job_file(folder: Path, properties: dict[str, object], name: str = "job.properties") -> Path:
@@ -17,15 +16,19 @@ def job_file(folder: Path, properties: dict[str, object], name: str = "job.prope
     return path
 
 
-def start_job(job: Path, *options: str, stdout: Path | None = None, path: Path | None = None) -> subprocess.Popen:
+def start_job(job: Path, *options: str, stdout: Path | None = None, path: Path | None = None) -> ForkedCommand:
     """Start `recordpublisher run`; its stderr is appended to the job's `.err`, modules are searched in `path` first."""
-    with job.with_suffix(".err").open("a") as err, (stdout or Path(os.devnull)).open("w") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "recordpublisher", "run", str(job), *options],
-            env=process_environment(path),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
+    with (
+        job.with_suffix(".err").open("a") as err,
+        (stdout or Path(os.devnull)).open("w") as out,
+        Path(os.devnull).open() as nothing,
+    ):
+        return ForkedCommand(
+            "run",
+            str(job),
+            *options,
+            environment=process_environment(path),
+            streams=(nothing.fileno(), out.fileno(), err.fileno()),
             start_new_session=True,
         )
 
@@ -38,7 +41,7 @@ def children_of(pid: int) -> list[int]:
         return []
 
 
-def end(process: subprocess.Popen, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+def end(process: ForkedCommand, number: int = signal.SIGTERM, seconds: float = 60) -> int:
     """Send a signal and wait; returns the exit code."""
     process.send_signal(number)
     return process.wait(timeout=seconds)

@@ -1,0 +1,92 @@
+"""A process that has imported the command line, and forks for each command: `python -m processes.fork_server SOCKET`.
+
+It starts no thread, so that a fork is safe. Each command comes as one byte with four file descriptors: a connection, and the command's
+stdin, stdout and stderr. The connection brings its arguments, folder and environment as a line of JSON; the number of the process and
+at its end its exit status go back. The socket's end ends the server.
+"""
+
+import gc
+import importlib
+import io
+import json
+import os
+import socket
+import sys
+from contextlib import suppress
+
+from recordpublisher.__main__ import main
+from recordpublisher.cli.app import COMMANDS
+
+LIBRARIES = ("aiobotocore.session", "botocore.docs.docstring", "sqlalchemy.dialects.postgresql.psycopg")
+"""Not numpy and what imports it: it starts threads."""
+
+
+def import_commands() -> None:
+    """Import the commands, and the libraries that they import later."""
+    for place in COMMANDS.values():
+        importlib.import_module(f"recordpublisher.cli.{place.partition(':')[0]}")
+    for name in LIBRARIES:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    gc.freeze()
+
+
+def serve(control: socket.socket) -> bool:
+    """Fork for each command; wait for all at the end, so that their CPU counts as this process's. Returns whether to run a command here."""
+    running = set()
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+        running -= {number for number in running if os.waitpid(number, os.WNOHANG if message else 0)[0]}
+        if not message:
+            return False
+        if number := os.fork():
+            running.add(number)
+        else:
+            control.close()
+            return become_command(socket.socket(fileno=descriptors[0]), descriptors[1:])
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def become_command(connection: socket.socket, streams: list[int]) -> bool:
+    """Fork once more: the parent tells of the command's end. Returns True in the child, which has the command's streams, and only them."""
+    with connection, connection.makefile("r") as lines:
+        request = json.loads(lines.readline())
+        number = os.fork()
+        if number:
+            for descriptor in (0, 1, 2, *streams):
+                os.close(descriptor)
+            connection.sendall(f"{number}\n".encode())
+            _, status = os.waitpid(number, 0)
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            os._exit(0)
+    if request["new_session"]:
+        os.setsid()
+    for descriptor, stream in enumerate(streams):
+        os.dup2(stream, descriptor)
+        os.close(stream)
+    prepare(request)
+    return True
+
+
+def prepare(request: dict) -> None:
+    """What the interpreter does as it starts: folder, environment, arguments, module path, streams."""
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["recordpublisher", *request["arguments"]]
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[:] = [os.getcwd(), *places, *(place for place in sys.path if place not in places)]
+    importlib.invalidate_caches()
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), errors="backslashreplace", line_buffering=True
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+
+
+if __name__ == "__main__":
+    import_commands()
+    if serve(socket.socket(fileno=int(sys.argv[1]))):
+        main()
