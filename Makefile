@@ -7,33 +7,21 @@ BIN := .venv/bin
 RESEARCH := PYTHONPATH=research:tests $(BIN)/python -m
 STAMP := .venv/.installed
 FOREIGN := tests/local/foreign
-BELOW := tests/publishers tests/consumer tests/fetcher tests/conformance
-PLUGINS := tests/plugins
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
-.PHONY: demo leaks minimums test test-all slow slow-spark slow-rest test-below test-plugins test-rest test-beside lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
 
-test: $(STAMP) servers  ## the suite without slow tests and long runs; four parts in parallel, since they mostly wait
-	+$(MAKE) --no-print-directory -j 4 test-below test-plugins test-rest test-beside
+test: $(STAMP)  ## the suite in four minutes: without slow tests, long runs, and with one small Spark job
+	$(BIN)/pytest -p no:cacheprovider -n 2 --dist loadfile -m "not (slow or servers or $(LONG)) and (sample or not spark)"
 
-# nice: Spark gives a new Python process ten seconds to connect, however busy the machine is. The longest part comes next.
-test-below: $(STAMP)  ## publishers, consumer, fetcher
-	nice -n 10 $(BIN)/pytest -m "not (slow or $(LONG) or spark or servers)" $(BELOW)
-
-test-plugins: $(STAMP)  ## plugins
-	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(PLUGINS)
-
-test-rest: $(STAMP)  ## command line, docs, endpoint and the rest
-	nice -n 5 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(patsubst %,--ignore=%,$(BELOW) $(PLUGINS)) tests research
-
-test-beside: $(STAMP) servers  ## what needs Spark or foreign servers
-	$(BIN)/pytest -p no:cacheprovider -m "(spark or servers) and not (slow or $(LONG))"
+test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
+	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
 
 slow: $(STAMP)  ## tests that take more than ten seconds each, in two parts in parallel: tutorials, wheels, a sample Spark job (eight minutes)
 	+$(MAKE) --no-print-directory -j 2 slow-spark slow-rest
@@ -120,7 +108,7 @@ minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versio
 
 NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 
-test-all: test minimums $(NEWEST)  ## the suite, and the core's tests with the oldest and the newest dependencies on each Python there is
+test-all: test test-spark minimums $(NEWEST)  ## the suite, and the core's tests with the oldest and the newest dependencies on each Python there is
 
 # A shim of pyenv runs only the versions that PYENV_VERSION names.
 PYENV_VERSIONS = $$(pyenv versions --bare 2>/dev/null | paste -sd: -)

@@ -1,4 +1,4 @@
-"""For all tests: a slow example is the machine's fault, not the code's; tests of Spark need pyspark and Java 17."""
+"""For all tests: a slow example is the machine's fault, not the code's; tests of Spark need pyspark and Java 17; the closing line."""
 
 import functools
 import gc
@@ -8,10 +8,14 @@ import re
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+
+from conformance.skipped_rows import SkippedRows
 
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -19,6 +23,8 @@ settings.load_profile("patient")
 JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
 NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
+WORKER_WAS_SLOW = "Timed out while waiting for the Python worker to connect back"
+"""Spark waits ten seconds for a new Python process, which nothing can change; a machine that is shared may need more."""
 CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
 """`make leaks`. Elsewhere a socket left open is no error: it would be found by chance, and not in the test that left it."""
 
@@ -48,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Only `make leaks` reports what is left open. SIGINT reaches the tests and the commands that they start, also where the shell has
     started the tests in the background, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(SkippedRows())
     if not CHECKS_LEAKS:
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
@@ -83,3 +90,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(missing)
     for item in needing:
         item.add_marker(pytest.mark.skip(reason=missing))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test of Spark once more when a Python worker could not connect in time, and only then."""
+    if not item.get_closest_marker("spark"):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(WORKER_WAS_SLOW in report.longreprtext for report in reports if report.failed):
+        print(f"\n{item.nodeid}: a Python worker of Spark could not connect in ten seconds; the test runs once more")
+        item._initrequest()  # type: ignore[attr-defined]
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close with one line: how many tests passed and failed, and why some were skipped."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("failed", "error", "passed")}
+    said = [f"{count:,} {kind}" for kind, count in counts.items() if count or kind == "passed"]
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reporter.stats.get("skipped", ()))
+    skipped = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+    print(", ".join(said), f"skipped: {skipped}" if skipped else "none skipped", sep="; ")

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from processes.command_line import ROOT, process_environment
+
+pytestmark = pytest.mark.slow
 
 
 def collected(tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import recordpublisher
 from recordpublisher.local import LocalKinesisThread
 
-from processes.forked_command import ForkedCommand
+from processes.forked.command import ForkedCommand
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(recordpublisher.__file__).parents[1]

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from processes.command_line import process_environment
-from processes.forked_command import ForkedCommand
+from processes.forked.command import ForkedCommand
 
 
 def job_file(folder: Path, properties: dict[str, object], name: str = "job.properties") -> Path:

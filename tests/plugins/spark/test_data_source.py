@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 NOW = {"availableNow": True}
 
 
+@pytest.mark.sample
 def test_columns_are_those_of_the_contract(spark, kinesis, tmp_path):
     stream = kinesis("columns")
     stream.put(1, lambda n: 1_700_000_000_123)
@@ -45,6 +46,7 @@ def test_columns_are_those_of_the_contract(spark, kinesis, tmp_path):
     assert row.eventTime.timestamp() == 1_700_000_000.123
 
 
+@pytest.mark.sample
 def test_every_record_once_through_a_split_and_a_restart(spark, kinesis, tmp_path):
     stream = kinesis("split")
     stream.put(3000)

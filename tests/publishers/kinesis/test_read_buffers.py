@@ -26,7 +26,9 @@ def test_another_loops_transport_gets_the_limit_only():
     assert transport.high == 64
 
 
-@pytest.mark.parametrize("attributes", [{}, {"_ssl_protocol": None}, {"_ssl_protocol": object()}], ids=str)
+@pytest.mark.parametrize(
+    "attributes", [{}, {"_ssl_protocol": None}, {"_ssl_protocol": object()}], ids=["no", "none", "other"]
+)
 def test_a_transport_without_asyncios_internals_is_not_changed(attributes):
     transport = SimpleNamespace(**attributes)
     share_read_buffer(transport, bytearray(64))

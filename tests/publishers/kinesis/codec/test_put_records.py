@@ -98,7 +98,7 @@ async def test_the_stream_summary_is_parsed(described, expected):
 @pytest.mark.parametrize(
     "response",
     [RESPONSE, refusal("ProvisionedThroughputExceededException", "slow"), refusal("AccessDeniedException", "no")],
-    ids=str,
+    ids=["taken", "throttled", "denied"],
 )
 @pytest.mark.parametrize("data", [b"small", bytes(900_000)], ids=len)
 async def test_the_fast_path_of_later_calls_sends_and_returns_the_same(response, data):

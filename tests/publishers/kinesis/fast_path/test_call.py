@@ -238,7 +238,7 @@ async def test_an_endpoint_that_checks_signatures_accepts_the_request(token):
         raw(b"[]"),
         refusal("ResourceNotFoundException", "no"),
     ],
-    ids=str,
+    ids=["an iterator", "none", "a number", "nothing", "a list", "an error"],
 )
 async def test_iterators_are_the_same_on_the_fast_path_and_through_the_sdk(position, response):
     results = []

@@ -1,4 +1,4 @@
-"""A process that has imported the command line, and forks for each command: `python -m processes.fork_server SOCKET`.
+"""A process that has imported the command line, and forks for each command: `python -m processes.forked.server SOCKET`.
 
 It starts no thread, so that a fork is safe. Each command comes as one byte with four file descriptors: a connection, and the command's
 stdin, stdout and stderr. The connection brings its arguments, folder and environment as a line of JSON; the number of the process and

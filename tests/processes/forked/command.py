@@ -77,9 +77,9 @@ def _server() -> socket.socket:
     """Start the process that forks. It ends with this one, as the other end of its socket is closed."""
     ours, theirs = socket.socketpair()
     with theirs:
-        places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         process = subprocess.Popen(
-            [sys.executable, "-m", "processes.fork_server", str(theirs.fileno())],
+            [sys.executable, "-m", "processes.forked.server", str(theirs.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
