@@ -2,6 +2,8 @@
 
 import asyncio
 import decimal
+import random
+import string
 import uuid
 from datetime import UTC, datetime
 
@@ -117,6 +119,119 @@ async def test_bad_rows_are_rejected_and_the_others_are_written(uri, made):  # S
 
     assert query(uri, "select n from t order by n") == [(7,), (8,)]
     assert sorted(number for number, _ in given_away) == list("234567")
+
+
+REFUSED = {
+    "a boolean as a time": ("ts timestamptz", {"ts": True}),
+    "text of a uuid": ("v uuid", {"v": "x"}),
+    "a number as a uuid": ("v uuid", {"v": 5}),
+    "inet": ("v inet", {"v": 5}),
+    "interval": ("v interval", {"v": {"a": 1}}),
+    "array": ("v integer[]", {"v": [1, {"k": 1}]}),
+    "array of arrays": ("v integer[]", {"v": [[1], [2, 3]]}),
+    "no array": ("v text[]", {"v": 5}),
+    "range": ("v int4range", {"v": "x"}),
+    "bytes": ("v bytea", {"v": [1]}),
+    "money": ("v money", {"v": 1e300}),
+    "date": ("v date", {"v": 5}),
+    "time": ("v time", {"v": 7}),
+    "half a surrogate": ("v text", {"v": "\ud800"}),
+    "numeric": ("v numeric", {"v": "1e1000000"}),
+    "not null, deferred foreign key": ("v int references parents (id) deferrable initially deferred", {"v": 5}),
+    "a trigger that raises": ("v int check (v < 9)", {"v": 77}),
+    "too large for the index": (
+        "v text unique",
+        {"v": "".join(random.Random(1).choices(string.ascii_letters, k=50_000))},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_whatever_value_a_column_refuses_only_its_row_is_rejected(uri, made, kind):  # S7
+    columns, value = REFUSED[kind]
+    query(uri, "create table parents (id int primary key)")
+    query(uri, f"create table t (n int, {columns})")
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, bool(reason)))
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=reject))
+    await committed(sink, with_values({"n": 1}, {"n": 2, **value}, {"n": 3}))
+    assert (query(uri, "select n from t order by n"), rejected) == ([(1,), (3,)], [(["2"], True)])
+
+
+async def test_a_trigger_that_raises_rejects_the_row(uri, made):
+    query(uri, "create table t (n int)")
+    query(
+        uri,
+        "create function refuse() returns trigger language plpgsql as "
+        "$$begin if new.n < 0 then raise exception 'no'; end if; return new; end$$; "
+        "create trigger refuse before insert on t for each row execute function refuse()",
+    )
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=reject))
+    await committed(sink, with_values({"n": 1}, {"n": -1}))
+    assert query(uri, "select n from t") == [(1,)]
+    assert rejected[0].startswith("RaiseException: no")
+
+
+async def test_columns_that_the_database_generates_are_left_out(uri, made):
+    query(
+        uri,
+        "create table t (id bigint generated always as identity, n text, up text generated always as (upper(n)) stored)",
+    )
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await committed(sink, with_values({"id": 70, "n": "a", "up": "x"}))
+    assert query(uri, "select * from t") == [(1, "a", "A")]
+
+
+async def test_rows_that_refer_to_later_rows_of_a_checkpoint_are_written_where_constraints_are_deferred(uri, made):
+    query(uri, "create table t (n int primary key, of int references t (n) deferrable initially deferred)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await committed(sink, with_values({"n": 1, "of": 2}, {"n": 2, "of": None}))
+    assert query(uri, "select n, of from t order by n") == [(1, 2), (2, None)]
+
+
+async def test_instants_do_not_depend_on_the_zone_of_the_session(uri, made, monkeypatch):
+    monkeypatch.setenv("PGTZ", "Europe/Berlin")  # where 02:30 comes twice that day
+    query(uri, "create table t (n int, at timestamp, tz timestamptz, many timestamptz[], day time, dayz timetz)")
+    given = ["2026-10-25T01:30:00Z", "2026-10-25T03:30:00+02:00", 1792891800000, "2026-10-25T01:30:00"]
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    times = [{"n": n, "at": at, "tz": at, "many": [at], "day": "03:30+02:00"} for n, at in enumerate(given)]
+    await committed(sink, with_values(*times, {"n": 4, "at": "2026-10-25T00:30:00Z", "day": "01:30", "dayz": "01:30"}))
+    instant = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+    utc = "tz at time zone 'UTC', many[1] at time zone 'UTC'"
+    rows = query(uri, f"select at, {utc}, day::text, dayz::text from t order by n")
+    assert rows[:4] == [(*[instant.replace(tzinfo=None)] * 3, "01:30:00", None)] * 4
+    assert rows[4] == (datetime(2026, 10, 25, 0, 30), None, None, "01:30:00", "01:30:00+00")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("/test_", "/not_there_"), "does not exist"),
+        (("tester@", "nobody_knows@"), "does not exist"),
+    ],
+)
+async def test_what_another_try_cannot_mend_fails_at_once(uri, made, caplog, change, message):
+    with pytest.raises(rp.ConfigurationError, match=message):
+        await made(**{"flink.sink.sql.uri": uri.replace(*change)}).open(rp.SinkContext())
+    assert "trying again" not in caplog.text
+
+
+async def test_a_name_that_is_too_long_is_named(uri, made):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.table.*exceeds maximum length"):
+        await made(**{"flink.sink.sql.table": "t" * 64}).open(rp.SinkContext())
 
 
 async def test_a_lost_connection_is_reopened_and_nothing_is_written_twice(uri, made):  # S6

@@ -272,3 +272,64 @@ async def test_an_unsupported_database_is_an_error_without_the_password(path):
 def test_a_sink_without_a_name_for_its_positions_is_refused(path):
     with pytest.raises(rp.ConfigurationError, match=r"flink\.job\.name"):
         SqlSink(rp.Properties({"flink.sink.sql.uri": f"sqlite:///{path}"}))
+
+
+async def test_instants_are_stored_in_utc(path):
+    query(path, "create table t (at timestamp)")
+    sink = sink_on(path, **{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    given = ["2026-10-25T01:30:00Z", "2026-10-25T03:30:00+02:00", 1792891800000, "2026-10-25T01:30:00"]
+    await sink.write(with_values(*({"at": at} for at in given)))
+    await sink.flush(rp.Checkpoint(STATE))
+    assert query(path, "select at from t") == [("2026-10-25 01:30:00.000000",)] * 4
+
+
+async def test_a_generated_column_is_left_out(path):
+    query(path, "create table t (n text, up text generated always as (upper(n)) stored)")
+    sink = sink_on(path, **{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values({"n": "a", "up": "x"}))
+    await sink.flush(rp.Checkpoint(STATE))
+    assert query(path, "select n, up from t") == [("a", "A")]
+
+
+async def test_a_trigger_that_raises_rejects_its_row(path):
+    query(path, "create table t (n int)")
+    query(
+        path,
+        "create trigger refuse before insert on t when new.n < 0 begin select raise(abort, 'no'); end",
+    )
+    sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
+    await sink.open(rejecting.context)
+    await sink.write(with_values({"n": 1}, {"n": -1}))
+    await sink.flush(rp.Checkpoint(STATE))
+    assert query(path, "select n from t") == [(1,)]
+    assert rejecting.records == [(["2"], "IntegrityError: no")]
+
+
+async def test_a_file_that_is_no_database_fails_at_once(path, caplog):
+    path.write_text("no database" * 100)
+    with pytest.raises(rp.ConfigurationError, match="file is not a database"):
+        await sink_on(path).open(rp.SinkContext())
+    assert "trying again" not in caplog.text
+
+
+async def test_a_full_disk_is_told_as_one(path, caplog):
+    query(path, "create table t (data text)")
+    sink = sink_on(path, **{"flink.sink.sql.table": "t", "flink.sql.transaction.maxretries": 1})
+    await sink.open(rp.SinkContext())
+
+    def limit(connection):
+        connection.exec_driver_sql("PRAGMA max_page_count = 20")
+
+    await sink._database.transaction(limit)
+    await sink.write(with_values({"data": "x" * 1_000_000}))
+    with pytest.raises(rp.RetriesExhaustedError, match="database or disk is full"):
+        await sink.flush(rp.Checkpoint(STATE))
+    assert "try 1 of 2, trying again" in caplog.text
+    await sink.close()
+
+
+def test_a_job_name_that_is_too_long_is_refused(path):
+    with pytest.raises(rp.ConfigurationError, match="at most 200 characters"):
+        sink_on(path, **{"flink.job.name": "j" * 201})

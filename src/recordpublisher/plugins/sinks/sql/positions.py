@@ -13,6 +13,8 @@ from recordpublisher.publishers.errors import ConfigurationError, FencedError, S
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
+MAX_JOB_NAME = 200
+
 
 class PositionTable:
     """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
@@ -29,7 +31,7 @@ class PositionTable:
         self._table = Table(
             name,
             self._metadata,
-            Column("job", String(200), primary_key=True),
+            Column("job", String(MAX_JOB_NAME), primary_key=True),
             Column("subtask", Integer, primary_key=True, autoincrement=False),
             Column("parallelism", Integer, nullable=False),
             Column("generation", BigInteger, nullable=False),

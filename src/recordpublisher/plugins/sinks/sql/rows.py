@@ -39,18 +39,18 @@ class Row:
 class RowBuilder:
     """Builds the rows of one table.
 
-    A field without a column is not stored. A column without a field gets the record's metadata of that name (`RECORD_COLUMNS`), else
-    its default. In a table keyed by record (see `is_keyed_by_record`) metadata takes precedence over fields.
+    A field without a column is not stored, nor is one of a column that the database generates. A column without a field gets the
+    record's metadata of that name (`RECORD_COLUMNS`), else its default. In a table keyed by record (see `is_keyed_by_record`) metadata
+    takes precedence over fields.
     """
 
     def __init__(self, table: Table) -> None:
         taken = RECORD_COLUMNS.keys() if is_keyed_by_record(table) else ()
-        self._columns = [column.name for column in table.columns]
-        self._conversions = {
-            column.name: conversion_of(column.type) for column in table.columns if column.name not in taken
-        }
-        self._filled_by_database = {column.name for column in table.columns if _is_filled_by_database(column)}
-        self._metadata_columns = [column.name for column in table.columns if column.name in RECORD_COLUMNS]
+        columns = [column for column in table.columns if not _is_generated(column)]
+        self._columns = [column.name for column in columns]
+        self._conversions = {column.name: conversion_of(column.type) for column in columns if column.name not in taken}
+        self._filled_by_database = {column.name for column in columns if _is_filled_by_database(column)}
+        self._metadata_columns = [column.name for column in columns if column.name in RECORD_COLUMNS]
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
         """One row for each record, including those with a `reason`."""
@@ -102,6 +102,11 @@ def record_columns() -> list[Column[Any]]:
         Column("data", LargeBinary),
         Column("value", Text),
     ]
+
+
+def _is_generated(column: Column[Any]) -> bool:
+    """Whether the database refuses any value for it."""
+    return column.computed is not None or (column.identity is not None and bool(column.identity.always))
 
 
 def _is_filled_by_database(column: Column[Any]) -> bool:

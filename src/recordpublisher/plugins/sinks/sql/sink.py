@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_T
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .positions import PositionTable
+from .positions import MAX_JOB_NAME, PositionTable
 from .row_buffer import RowBuffer
 from .target_table import TargetTable
 from .worker_positions import SqlWorkerPositions
@@ -40,6 +40,8 @@ class SqlSink(Sink):
         if job is None:
             reason = "the sql sink keeps the job's positions under this name"
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason=reason)
+        if len(job) > MAX_JOB_NAME:
+            raise ConfigurationError(JOB_NAME.key, job, f"at most {MAX_JOB_NAME} characters in a database")
         self._job = job
         self._table_name = properties.value(SQL_TABLE)
         self._database = Database(uri, SQL_URI.key, properties)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from sqlalchemy import Connection, Insert, MetaData, Table, inspect
+from sqlalchemy import Connection, Insert, MetaData, Table, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
+from sqlalchemy.exc import DBAPIError, IdentifierError, StatementError
 
+from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
@@ -38,27 +39,45 @@ class TargetTable:
             self.table = Table(table, metadata, autoload_with=connection)
         else:
             self.table = Table(table, metadata, *record_columns())
-            self.table.create(connection)
+            try:
+                self.table.create(connection)
+            except IdentifierError as error:
+                valid = "a shorter name, or a table that exists"
+                raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
         if not len(self.table.columns):
             raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
         self.rows = RowBuilder(self.table)
+        self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Insert all rows. Raises: RejectedRowsError with the rows that the database rejects."""
         rejected: list[Row] = []
-        for _, same_columns in groupby(rows, key=lambda row: row.values.keys()):
-            self._insert_same_columns(connection, list(same_columns), rejected)
+        attempt = connection.begin_nested() if self._has_deferred else None
+        self._insert_all(connection, rows, rejected)
+        if attempt is not None and not rejected:
+            try:
+                connection.execute(_CHECK_NOW)
+            except DBAPIError as error:
+                if not is_about_the_row(error):
+                    raise
+                attempt.rollback()
+                connection.execute(_CHECK_NOW)  # each row is checked with its own statement, which shows the bad ones
+                self._insert_all(connection, rows, rejected)
         if rejected:
             raise RejectedRowsError(rejected)
+
+    def _insert_all(self, connection: Connection, rows: Sequence[Row], rejected: list[Row]) -> None:
+        for _, same_columns in groupby(rows, key=lambda row: row.values.keys()):
+            self._insert_same_columns(connection, list(same_columns), rejected)
 
     def _insert_same_columns(self, connection: Connection, rows: list[Row], rejected: list[Row]) -> None:
         """Insert rows with the same columns. A rejected group is halved until the bad rows are found: a few statements for each."""
         try:
             with connection.begin_nested():
                 connection.execute(self._statement, [row.values for row in rows])
-        except (StatementError, ValueError, TypeError, OverflowError) as error:
-            if not _is_about_the_row(error):
+        except (StatementError, ValueError, TypeError, ArithmeticError) as error:
+            if not is_about_the_row(error):
                 raise
             if len(rows) == 1:
                 rejected.append(Row(rows[0].batch, rows[0].index, {}, _message(error)))
@@ -76,8 +95,16 @@ def _insert_statement(table: Table, dialect: str) -> Insert:
     return insert.on_conflict_do_nothing()
 
 
-def _is_about_the_row(error: Exception) -> bool:
-    return isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
+_CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
+    """Whether the database checks some constraints only when the transaction ends, where nobody knows which row was wrong."""
+    if connection.dialect.name != "postgresql":
+        return False
+    name = connection.dialect.identifier_preparer.format_table(table)
+    found = text("SELECT count(*) FROM pg_constraint WHERE condeferred AND conrelid = to_regclass(:name)")
+    return bool(connection.scalar(found, {"name": name}))
 
 
 def _message(error: Exception) -> str:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from sqlalchemy import types
@@ -16,10 +17,26 @@ Convert = Callable[[Any], Any]
 
 def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
     """The conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit."""
+    if isinstance(column_type, types.ARRAY):
+        return partial(_array, conversion_of(column_type.item_type))
+    if isinstance(column_type, types.DateTime):
+        return partial(_timestamp, has_zone=bool(column_type.timezone))
+    if isinstance(column_type, types.Time):
+        return partial(_time_of_day, has_zone=bool(column_type.timezone))
     for kind, convert in _CONVERSIONS:
         if isinstance(column_type, kind):
             return convert
     return _nested_as_json
+
+
+def _array(convert: Convert, value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"a {type(value).__name__} is no array")
+    return (
+        None
+        if value is None
+        else [_array(convert, item) if isinstance(item, list) else convert(item) for item in value]
+    )
 
 
 def _nested_as_json(value: Any) -> Any:
@@ -31,21 +48,31 @@ def _text(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _timestamp(value: Any) -> Any:
-    """ISO-8601 text, or a number: epoch ms."""
+def _timestamp(value: Any, has_zone: bool) -> datetime | None:
+    """ISO-8601 text, in UTC if it has no offset, or a number: epoch ms. A column without a zone gets the time in UTC."""
+    if value is None:
+        return None
     if isinstance(value, str):
-        return datetime.fromisoformat(value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return datetime.fromtimestamp(value / 1000, tz=UTC)
-    return value
+        given = datetime.fromisoformat(value)
+        at = (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        at = datetime.fromtimestamp(value / 1000, tz=UTC)
+    else:
+        raise TypeError(f"a {type(value).__name__} is no time: ISO-8601 text and epoch ms are")
+    return at if has_zone else at.replace(tzinfo=None)
+
+
+def _time_of_day(value: Any, has_zone: bool) -> Any:
+    """The same for a time of day."""
+    if not isinstance(value, str):
+        return value
+    given = time.fromisoformat(value)
+    at = datetime.combine(date(2000, 1, 2), given, given.tzinfo or UTC).astimezone(UTC).timetz()
+    return at if has_zone else at.replace(tzinfo=None)
 
 
 def _date(value: Any) -> Any:
     return date.fromisoformat(value) if isinstance(value, str) else value
-
-
-def _time_of_date(value: Any) -> Any:
-    return time.fromisoformat(value) if isinstance(value, str) else value
 
 
 def _decimal(value: Any) -> Any:
@@ -60,16 +87,9 @@ def _uuid(value: Any) -> Any:
     return uuid.UUID(value) if isinstance(value, str) else value
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
-    (types.JSON, _unchanged),
-    (types.ARRAY, _unchanged),
-    (types.DateTime, _timestamp),
+    (types.JSON, lambda value: value),
     (types.Date, _date),
-    (types.Time, _time_of_date),
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
     (types.Float, _nested_as_json),  # a kind of Numeric

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
@@ -19,6 +20,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
 
 from .engines import engine_of, on_connect
+from .error_kinds import first_error, is_permanent, is_transient
 
 log = logging.getLogger("recordpublisher.database")
 T = TypeVar("T")
@@ -50,8 +52,13 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
         although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
+        tries = count(1)
+
+        def log_retry(error: TransientError) -> None:
+            log.warning("%s; try %d of %d, trying again", error, next(tries), self._policy.max_retries + 1)
+
         return await call_with_retries(
-            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=_log_retry
+            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
         )
 
     @property
@@ -90,19 +97,16 @@ class Database:
         try:
             with self._engine.begin() as connection:
                 return work(connection)
-        except DBAPIError as error:
-            if error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError, InternalError)):
-                raise TransientError("the transaction", type(error.orig).__name__, _message(error)) from error
-            if isinstance(error, ProgrammingError):
-                valid = "a database in which the tables can be created and written"
+        except DBAPIError as raised:
+            error = first_error(raised)
+            if is_permanent(error) or isinstance(error, ProgrammingError):
+                valid = "a database that this user can open, and in which the tables can be created and written"
                 reason = str(error.orig).partition("\n")[0]  # what follows is the statement
                 raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error
+            if is_transient(error):
+                raise TransientError("the transaction", type(error.orig).__name__, _message(error)) from error
             raise
 
 
 def _message(error: DBAPIError) -> str:
     return " ".join(str(error.orig).split())
-
-
-def _log_retry(error: TransientError) -> None:
-    log.warning("%s; trying again", error)

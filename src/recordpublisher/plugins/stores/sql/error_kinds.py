@@ -1,0 +1,69 @@
+"""What an error of the database means: about the row, permanent, or worth another try."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+
+_NOT_ABOUT_ROWS = ("08", "25", "28", "3D", "40", "42501", "42703", "42P01", "53", "55", "57", "58", "XX")
+"""SQLSTATE (PostgreSQL, appendix A), by its beginning: connection, transaction, rights, tables that have gone, resources, the server."""
+_ROW_ERRORS_OF_SQLITE = {
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_RANGE,
+}
+_PERMANENT = ("28", "3D", "42501")
+"""SQLSTATE: the user, the password, the database, a right."""
+_PERMANENT_OF_SQLITE = {
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+_PERMANENT_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+"""Of PostgreSQL while it connects: then the client library knows no SQLSTATE."""
+
+
+def is_about_the_row(error: Exception) -> bool:
+    """Whether the error of an insert in a savepoint is the row's fault: the connection lives, and nothing else is wrong (S7)."""
+    if not isinstance(error, DBAPIError):
+        return True
+    error = first_error(error)
+    if error.connection_invalidated:
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        return code in _ROW_ERRORS_OF_SQLITE and not str(error.orig).startswith("no such table")
+    return not _sqlstate(error).startswith(_NOT_ABOUT_ROWS)
+
+
+def is_permanent(error: DBAPIError) -> bool:
+    """Whether another try cannot help: credentials, rights, a database that is not there, a file that is no database."""
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _PERMANENT_OF_SQLITE
+    state = _sqlstate(error)
+    is_told = (
+        not state and isinstance(error, OperationalError) and any(word in str(error.orig) for word in _PERMANENT_WORDS)
+    )
+    return state.startswith(_PERMANENT) or is_told
+
+
+def is_transient(error: DBAPIError) -> bool:
+    """Whether another try may help."""
+    return error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError, InternalError))
+
+
+def first_error(error: DBAPIError) -> DBAPIError:
+    """The error that came first: SQLite ends the transaction of a full disk itself, and then knows the savepoint no more."""
+    first, context = error, error.__context__
+    while context is not None and "no such savepoint" in str(first.orig):
+        first = context if isinstance(context, DBAPIError) else first
+        context = context.__context__
+    return first
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlstate", None) or ""
