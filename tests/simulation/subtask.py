@@ -165,8 +165,8 @@ class Subtask:
 
     @property
     def _is_without_tracker(self) -> bool:
-        """No global watermark is known, the process ran for the start-up timeout, and got no response since it resumed last (W10)."""
-        if not isinstance(self._tracker, TrackerClient) or self._tracker.current() is not None:
+        """The process ran for the start-up timeout and never got a response, also not since it resumed last (W10)."""
+        if not isinstance(self._tracker, TrackerClient) or self._tracker.responded_at > 0:
             return False
         now, process = self._simulator.now, self.process
         running = now - self._started_at - process.suspended_seconds

@@ -117,6 +117,7 @@ class Unreachable(InProcessTracker):
     """A tracker that is unreachable until the test changes that."""
 
     is_reachable = False
+    response_age_ms = None
 
     def report(self, report):
         return super().report(report) if self.is_reachable else None

@@ -117,6 +117,7 @@ def test_another_subtask_holds_the_emit_limit():  # W6
 
 class UnreachableTracker(InProcessTracker):
     is_reachable = False
+    response_age_ms = None
 
 
 def test_a_reachable_tracker_without_a_global_watermark_holds_every_shard():  # W2, W10
@@ -138,6 +139,18 @@ def test_after_the_startup_timeout_without_a_tracker_the_subtask_uses_its_own_mi
     clock.seconds = 60.0
 
     assert made.select_next()[1] == 1
+
+
+def test_a_tracker_that_answered_and_is_silent_now_is_waited_for_however_long():  # W10
+    clock, tracker = StoppedClock(), UnreachableTracker(parallelism=2)
+    made = alignment(10, tracker, clock)
+    queued(made, "a", 5, 16)
+    made.report()
+    tracker.response_age_ms = 3_600_000
+    clock.seconds = 3_660.0
+
+    assert made.select_next() is None
+    assert not made.is_without_tracker
 
 
 def test_the_startup_timeout_begins_with_the_first_report():  # W10

@@ -33,12 +33,15 @@ class WatermarkTracker(ABC):
 
     @property
     def is_reachable(self) -> bool:
-        """False while the tracker does not respond: only then may a subtask use its own minimum (W10). Default: True."""
+        """False while the tracker does not respond. Default: True."""
         return True
 
     @property
     def response_age_ms(self) -> int | None:
-        """Milliseconds since the tracker's last response (A1); None: it never responded. Default: 0, for a tracker in the same process."""
+        """Milliseconds since the tracker's last response (A1). Default: 0, for a tracker in the same process.
+
+        None: it never responded. Only then may a subtask use its own minimum (W10).
+        """
         return 0
 
     @property

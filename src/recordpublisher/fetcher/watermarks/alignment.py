@@ -67,7 +67,10 @@ class Alignment:
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
         self.is_without_tracker = False
-        """Whether the subtask uses its own minimum: the last report found no value and a tracker that does not respond (W10)."""
+        """Whether the subtask uses its own minimum: no tracker has answered since the start, for the start-up timeout (W10).
+
+        A tracker that answered once and is silent now is waited for, as in any outage: others are aligned by it.
+        """
 
     @property
     def is_startup_timeout_over(self) -> bool:
@@ -123,13 +126,14 @@ class Alignment:
             self._startup_ends_at = self._running_time.running_seconds + self._startup_timeout_seconds
         status, watermark = self._active.status()
         value = self._tracker.report(SubtaskReport(self._subtask, status, watermark, self.max_watermark))
-        self.is_without_tracker = value is None and self.is_startup_timeout_over and not self._tracker.is_reachable
+        never_answered = self._tracker.response_age_ms is None and not self._tracker.is_reachable
+        self.is_without_tracker = value is None and self.is_startup_timeout_over and never_answered
         return value
 
     def report_and_get(self) -> int | None:
         """Report, and return the global watermark, or the own minimum where there is no tracker (W10).
 
-        A tracker that responds and has no value yet is waited for: some shard has not reported (W2).
+        A tracker that has answered and gave no value yet is waited for: some shard has not reported (W2).
         """
         value = self.report()
         if value is None and self.is_without_tracker:
