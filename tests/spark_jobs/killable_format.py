@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
-from recordpublisher.plugins.spark.continuous.stream_reader import ContinuousPartition, ContinuousStreamReader
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
-from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.spark.source.read_task import TaskRead, shard_reader
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
-from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
-from recordpublisher.plugins.stores.write_once_store import WriteOnceStore
 
 FOLDER = "killable.folder"
 """Option: a folder in which the test arms places, and the job notes which it reached."""
@@ -31,10 +27,8 @@ class KillableSource(KinesisSource):
     def name(cls) -> str:
         return "killable"
 
-    def streamReader(self, schema: Any) -> KillableReader | KillableContinuousReader:  # noqa: N802
-        options = self.query_options()
-        reader = KillableContinuousReader if options.is_continuous else KillableReader
-        return reader(options, chosen_columns(schema))
+    def streamReader(self, schema: Any) -> KillableReader:  # noqa: N802
+        return KillableReader(self.query_options(), chosen_columns(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> KillableWriter:  # noqa: N802
         return KillableWriter(WriteOptions.parse(self.options), schema)
@@ -76,37 +70,6 @@ class KillableWriter(KinesisStreamWriter):
         written = super().write(iterator)
         pause_while_armed(Path(str(self._options.properties[FOLDER])), "written")
         return written
-
-
-class KillableContinuousReader(ContinuousStreamReader):
-    """The same in mode CONTINUOUS; its fetcher pauses around an entry of the write-ahead log."""
-
-    def read(self, partition: ContinuousPartition) -> Iterator[Any]:
-        folder = Path(str(self._options.properties[FOLDER]))
-        pause_while_armed(folder, "claimed")
-        yield from super().read(partition)
-        pause_while_armed(folder, "read")
-
-    def _store(self) -> PausingFolder:
-        folder = Path(str(self._options.properties[FOLDER]))
-        return worker_loop().cached(("pausing",), lambda: PausingFolder(Path(self._options.metadata_location), folder))
-
-
-class PausingFolder(WriteOnceStore):
-    """A folder store that pauses between a file of rows and its entry, and after the entry, in the process that plans the query."""
-
-    def __init__(self, root: Path, folder: Path) -> None:
-        super().__init__(FolderStore(root))
-        self._folder = folder
-
-    async def put_if_absent(self, name: str, content: bytes) -> bytes:
-        has_rows = name.startswith("entries/") and b'"file": "files/' in content
-        if has_rows:
-            pause_while_armed(self._folder, "file-written")
-        stored = await super().put_if_absent(name, content)
-        if has_rows:
-            pause_while_armed(self._folder, "entry-written")
-        return stored
 
 
 def pause_while_armed(folder: Path, place: str) -> None:

@@ -1,4 +1,4 @@
-"""Seconds from put to foreachBatch in each mode of the Spark source (printed, without a goal)."""
+"""Seconds from put to foreachBatch with the Spark source (printed, without a goal)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,21 @@ POLLING = {"flink.stream.recordpublisher": "POLLING"}
 FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "latency"}
 
 
-@pytest.mark.parametrize("mode", ["batch", "continuous"])
 @pytest.mark.parametrize("publisher", [POLLING, FAN_OUT], ids=["polling", "fan-out"])
-def test_latency(tmp_path, mode, publisher):
+def test_latency(tmp_path, publisher):
     with serve_in_thread() as served:
         served.call(served.endpoint.account.create_stream, "latency", 2)
         options = {
             "stream": "latency",
-            "mode": mode,
             "metadataLocation": str(tmp_path / "metadata"),
             "maxTasks": "2",
-            "walRollInterval": "100",
             **served.endpoint.properties(),
             **publisher,
         }
         told = run(options)
     middle, high = statistics.median(told), statistics.quantiles(told, n=20)[-1]
     print(
-        f"\n{mode}, {publisher['flink.stream.recordpublisher']}: median {middle:.2f} s, 95 % within {high:.2f} s, {len(told)} records"
+        f"\n{publisher['flink.stream.recordpublisher']}: median {middle:.2f} s, 95 % within {high:.2f} s, {len(told)} records"
     )
 
 

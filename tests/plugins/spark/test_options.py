@@ -37,9 +37,6 @@ def test_the_number_of_tasks_follows_max_tasks_or_shards_per_task():
         ({"stream": ","}, "setting 'stream' is not set"),
         ({"streams": "a,a"}, "every stream once"),
         ({"metadatalocation": "dynamodb://claims", "aws.region": "us-east-1"}, "dynamodb://table/job"),
-        ({"mode": "realtime"}, "valid: BATCH, CONTINUOUS"),
-        ({"mode": "continuous", "metadatalocation": "dynamodb://t/job"}, "valid: a folder or s3://bucket/prefix"),
-        ({"mode": "continuous", "walrollinterval": "1"}, "'walRollInterval' has the value '1'"),
         ({"shardspertask": "0"}, "at least 1"),
         ({"maxfetchtime": "soon"}, "setting 'maxFetchTime' has the value 'soon'"),
     ],
@@ -49,16 +46,26 @@ def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
         SparkOptions.parse({**GIVEN, **changed})
 
 
-def test_modes_are_compared_without_case_and_have_their_options():
-    given = {**GIVEN, "mode": "Continuous", "walrollinterval": "100", "maxwalbytes": "5", "walrollrecords": "7"}
-    options = SparkOptions.parse(given)
-    assert (options.mode, options.is_continuous) == ("CONTINUOUS", True)
-    assert (options.continuous.roll_seconds, options.continuous.limit_bytes, options.continuous.roll_records) == (
-        0.1,
-        5,
-        7,
-    )
-    assert not SparkOptions.parse(GIVEN).is_continuous
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": "Continuous"},
+        {"flink.spark.mode": "CONTINUOUS"},
+        {"walrollinterval": "100"},
+        {"maxwalbytes": "5"},
+        {"flink.spark.wal.roll.records": "7"},
+    ],
+)
+def test_the_options_of_mode_continuous_are_refused_with_what_to_use_instead(given):
+    [(key, value)] = given.items()
+    words = rf"'{key}' has the value '{value}'; there is no mode CONTINUOUS any more; valid: BATCH.*trigger.*fan-out"
+    with pytest.raises(ConfigurationError, match=words):
+        SparkOptions.parse({**GIVEN, **given})
+
+
+def test_the_mode_that_is_left_may_be_named():
+    with warnings.catch_warnings(action="error"):
+        SparkOptions.parse({**GIVEN, "mode": "batch"})
 
 
 def test_c2_a_missing_metadata_location_is_named():
@@ -88,7 +95,6 @@ def test_one_process_has_one_store_of_claims():
     [
         ({"metadataroot": "/all"}, "'metadataRoot' has the value '/all'; 'metadataLocation' is '/claims'; valid: one"),
         ({"metadataroot": "hdfs://a/b", "metadatalocation": ""}, "'metadataRoot' has .* no client of HDFS .*s3://"),
-        ({"metadataroot": "/all", "metadatalocation": "", "mode": "CONTINUOUS"}, "needs a place of its own"),
         ({"onmetadataloss": "ignore"}, "valid: FAIL, REPLAY"),
     ],
 )
@@ -136,10 +142,3 @@ def test_load_with_a_name_is_the_stream_and_another_one_is_refused():
     assert SparkOptions.parse({**rest, "streams": "orders", "path": "orders"}).streams == ("orders",)
     with pytest.raises(ConfigurationError, match=r"'stream' has the value 'clicks'; load\(\).* names 'orders'"):
         SparkOptions.parse({**rest, "streamname": "clicks", "path": "orders"})
-
-
-def test_c2_mode_continuous_refuses_a_dynamodb_table():
-    with pytest.raises(
-        ConfigurationError, match="'dynamodb://t/j'; DynamoDB can hold the claims of mode BATCH only; valid: a folder"
-    ):
-        SparkOptions.parse({"stream": "s", "metadatalocation": "dynamodb://t/j", "mode": "continuous"})

@@ -22,8 +22,7 @@ NOW = {"availableNow": True}
             {"metadataLocation": "hdfs://host/claims"},
             "there is no client of HDFS here; valid: a folder, s3://bucket/prefix",
         ),
-        ({"mode": "realtime"}, "setting 'mode' has the value 'realtime'; valid: BATCH, CONTINUOUS"),
-        ({"mode": "continuous", "metadataLocation": "dynamodb://table/job"}, "a folder or s3://bucket/prefix"),
+        ({"mode": "continuous"}, "there is no mode CONTINUOUS any more; valid: BATCH"),
         ({"stream": ","}, "setting 'stream' is not set"),
     ],
 )

@@ -1,8 +1,7 @@
 """Spark: `format("kinesis")` for reading and writing; `rp.spark`. Start at `data_source.py`.
 
 The names are imported at their first use, so that the list of properties has the options of the source even where Spark is not installed.
-Mode BATCH is in `source/`, mode CONTINUOUS in `continuous/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in
-`listeners/`.
+Queries are in `source/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in `listeners/`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return KinesisBatchReader(options, positions, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader for the query's mode; one that raises what is wrong with the options or the schema."""
+        """The reader of a query; one that raises what is wrong with the options or the schema."""
         try:
             return self._query_reader(schema)
         except Exception as error:
@@ -83,12 +83,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def _query_reader(self, schema: Any) -> DataSourceStreamReader:
         from .columns.chosen_columns import chosen_columns
 
-        options = self.query_options()
-        if options.is_continuous:
-            from .continuous.stream_reader import ContinuousStreamReader
-
-            return ContinuousStreamReader(options, chosen_columns(schema))
-        return KinesisStreamReader(options, chosen_columns(schema))
+        return KinesisStreamReader(self.query_options(), chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:
         """The options of a query. Raises: ConfigurationError, also for those of a batch read."""

@@ -1,4 +1,4 @@
-"""The options of where a query keeps its claims or its write-ahead log, and of what it does when they are lost."""
+"""The options of where a query keeps its claims, and of what it does when they are lost."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text
 
-from ..stores.by_location import CLAIM_STORES, conditional_store_of, write_once_store_of
+from ..stores.by_location import CLAIM_STORES, conditional_store_of
 
 _GROUP = "Spark"
-_PLACE = "a folder that the driver and every executor see, s3://bucket/prefix"
+_PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
 
 METADATA_LOCATION = text(
     "flink.spark.metadata.location",
-    "Where claims are kept, or the write-ahead log (mode CONTINUOUS), one place for each query: a folder seen by the driver and every "
-    "executor, s3://bucket/prefix or, for claims, dynamodb://table/job. Option `metadataLocation`.",
+    "Where claims are kept, one place for each query: a folder seen by the driver and every executor, s3://bucket/prefix or "
+    "dynamodb://table/job. Option `metadataLocation`.",
     group=_GROUP,
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = text(
     "flink.spark.metadata.root",
-    "Mode BATCH: one place for the claims of any number of queries, instead of `metadataLocation`. Each has a folder there, whose name is "
+    "One place for the claims of any number of queries, instead of `metadataLocation`. Each has a folder there, whose name is "
     "a random id that is in its checkpoint. Option `metadataRoot`.",
     group=_GROUP,
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = choice(
     "flink.spark.metadata.loss",
-    "Mode BATCH: what a query does that has a checkpoint, and whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last "
+    "What a query does that has a checkpoint, and whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last "
     "batch come again, also those that the sink has). Option `onMetadataLoss`.",
     "FAIL",
     ("FAIL", "REPLAY"),
@@ -42,31 +42,15 @@ def metadata_key(properties: Properties) -> str:
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
-def metadata_place(properties: Properties, *, is_batch: bool) -> str:
+def metadata_place(properties: Properties) -> str:
     """The place, checked as far as that is possible without a call. Raises: ConfigurationError."""
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
         reason = f"'metadataLocation' is {location!r}"
         raise ConfigurationError("metadataRoot", root, "one of 'metadataLocation' and 'metadataRoot'", reason=reason)
-    return _of_claims(location or root, properties) if is_batch else _of_wal(location, root, properties)
-
-
-def _of_claims(place: str | None, properties: Properties) -> str:
+    place = location or root
     if place is None:
-        valid = f"{_PLACE} or dynamodb://table/job, for this query; or 'metadataRoot', for all queries"
+        valid = f"{_PLACE}, for this query; or 'metadataRoot', for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
     conditional_store_of(place, metadata_key(properties), properties, CLAIM_STORES)
     return place
-
-
-def _of_wal(location: str | None, root: str | None, properties: Properties) -> str:
-    if root is not None:
-        reason = "a write-ahead log needs a place of its own"
-        raise ConfigurationError("metadataRoot", root, "'metadataLocation' in mode CONTINUOUS", reason=reason)
-    if location is None:
-        raise ConfigurationError("metadataLocation", None, f"{_PLACE} (one for each query)")
-    if location.startswith("dynamodb:"):
-        reason = "DynamoDB can hold the claims of mode BATCH only"
-        raise ConfigurationError("metadataLocation", location, "a folder or s3://bucket/prefix", reason=reason)
-    write_once_store_of(location, "metadataLocation", properties)
-    return location

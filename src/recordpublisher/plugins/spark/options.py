@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import choice, integer, optional_integer, text
+from recordpublisher.publishers.properties.property_types import integer, optional_integer, text
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 
 from ..stores.by_location import read_claim_store_of
 from ..stores.read_claim_store import ReadClaimStore
 from .batch_read.positions import ENDING_POSITION
-from .continuous_options import CONTINUOUS_PROPERTIES, ContinuousSettings
 from .metadata_options import (
     METADATA_LOCATION,
     METADATA_PROPERTIES,
@@ -31,7 +30,7 @@ from .outages import MAX_OUTAGE
 from .peers.translation import own_options
 from .python_worker import worker_loop
 from .start_by_shard import STARTS
-from .unknown_options import is_option, warn_of_unknown_options
+from .unknown_options import is_option, refuse_continuous, warn_of_unknown_options
 
 _GROUP = "Spark"
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
@@ -42,15 +41,6 @@ STREAMS = text(
     "Streams, comma-separated, names or ARNs. Option `streams`.",
     group=_GROUP,
     aliases=("streams",),
-)
-MODE = choice(
-    "flink.spark.mode",
-    "Who reads the stream, and when: BATCH (the tasks of each micro-batch) or, experimental, CONTINUOUS (one fetcher in the process "
-    "that plans the query, all the time). Option `mode`.",
-    "BATCH",
-    ("BATCH", "CONTINUOUS"),
-    group=_GROUP,
-    aliases=("mode",),
 )
 SHARDS_PER_TASK = optional_integer(
     "flink.spark.shards.per.task",
@@ -133,7 +123,7 @@ PROBE_INTERVAL = integer(
 )
 BATCHES_TO_RETAIN = integer(
     "flink.spark.claims.batches",
-    "For how many committed batches claims, or files of the write-ahead log, are kept. Option `minBatchesToRetain`.",
+    "For how many committed batches claims are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",
@@ -141,9 +131,8 @@ BATCHES_TO_RETAIN = integer(
     aliases=("minBatchesToRetain",),
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (
-    STREAM, STREAMS, *METADATA_PROPERTIES, MODE, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
+    STREAM, STREAMS, *METADATA_PROPERTIES, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
     WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, STARTS, ENDING_POSITION,
-    *CONTINUOUS_PROPERTIES,
 )  # type: ignore[assignment]  # fmt: skip
 
 
@@ -168,8 +157,6 @@ class SparkOptions:
     probe_ms: int = PROBE_INTERVAL.default
     retain: int = BATCHES_TO_RETAIN.default
     max_outage_ms: int = MAX_OUTAGE.default
-    mode: str = MODE.default
-    continuous: ContinuousSettings = field(default_factory=ContinuousSettings)
     warnings: OptionWarnings = OptionWarnings()  # noqa: RUF009 - is frozen
 
     @classmethod
@@ -178,6 +165,7 @@ class SparkOptions:
 
         Raises: ConfigurationError with option, value and what is valid (C2).
         """
+        refuse_continuous(options)
         properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
         warn_of_unknown_options(properties, _READ_OPTIONS)
@@ -196,8 +184,6 @@ class SparkOptions:
             probe_ms=properties.value(PROBE_INTERVAL),
             retain=properties.value(BATCHES_TO_RETAIN),
             max_outage_ms=properties.value(MAX_OUTAGE),
-            mode=properties.value(MODE),
-            continuous=ContinuousSettings.of(properties),
         )
 
     @property
@@ -209,11 +195,6 @@ class SparkOptions:
     def is_fan_out(self) -> bool:
         """Whether first reads subscribe."""
         return self.publisher == "EFO"
-
-    @property
-    def is_continuous(self) -> bool:
-        """Whether a fetcher reads into a write-ahead log, and the query takes files from it."""
-        return self.mode == "CONTINUOUS"
 
     @property
     def metadata_key(self) -> str:
@@ -249,7 +230,7 @@ def _metadata_place(properties: Properties, keeps_claims: bool) -> str:
     is_given = any(properties.is_set(key) for key in (METADATA_LOCATION, METADATA_ROOT))
     if not keeps_claims and not is_given:
         return ""
-    return metadata_place(properties, is_batch=properties.value(MODE) == "BATCH")
+    return metadata_place(properties)
 
 
 def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[str | None]]) -> Properties:

@@ -1,12 +1,13 @@
-"""warn_of_unknown_options: options that have no effect, each with the nearest known one (C1)."""
+"""Options that are not known: a warning with the nearest known one (C1); those of the mode that is gone are refused."""
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
@@ -16,6 +17,21 @@ from .peers.option_table import PEERS
 SPARK_OPTIONS = ("checkpointlocation",)
 """Spark's own options, which it passes to the source with the others."""
 _PREFIX = "kinesis"
+_MODE = ("mode", "flink.spark.mode")
+_CONTINUOUS = ("walrollinterval", "walrollbytes", "walrollrecords", "maxwalbytes")
+_INSTEAD = (
+    "BATCH, the only mode, with a short trigger; or, where records are needed within a second, the library's own fetcher with fan-out "
+    "(rp.consume, rp.DataFetcher)"
+)
+
+
+def refuse_continuous(options: Mapping[str, str]) -> None:
+    """Raises: ConfigurationError for the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` changes nothing."""
+    for key, value in options.items():
+        lower = key.lower()
+        is_other_mode = lower in _MODE and value.strip().upper() != "BATCH"
+        if is_other_mode or lower in _CONTINUOUS or lower.startswith("flink.spark.wal."):
+            raise ConfigurationError(key, value, _INSTEAD, reason="there is no mode CONTINUOUS any more")
 
 
 def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
@@ -29,7 +45,7 @@ def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]
     known = {option.key.lower(): option.key for options in PEERS.values() for option in options} | own
     for key in properties:
         lower = key.lower()
-        if lower in own or lower in SPARK_OPTIONS or lower in declared or not is_option(key):
+        if lower in own or lower in (*SPARK_OPTIONS, *_MODE) or lower in declared or not is_option(key):
             continue
         nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
             (known[each] for each in difflib.get_close_matches(lower, known, n=1)), None

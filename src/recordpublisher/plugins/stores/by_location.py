@@ -11,7 +11,6 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import FolderStore
 from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
-from .write_once_store import WriteOnceStore
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """At least two letters: `C:/` is a drive."""
@@ -84,8 +83,3 @@ def read_claim_store_of(
     if isinstance(store, FolderStore):
         return ReadClaimStore(FolderStore(store.place, in_thread=False), run_without_loop, key)
     return ReadClaimStore(store, run, key)
-
-
-def write_once_store_of(location: str, key: str, properties: Properties) -> WriteOnceStore:
-    """The write-once store at a location, the value of the property `key`. Raises: ConfigurationError."""
-    return WriteOnceStore(conditional_store_of(location, key, properties, ("FILE", "S3")))

@@ -18,7 +18,6 @@ def check(folder, **more):
     check_job(SparkOptions.parse(given))
 
 
-@pytest.mark.parametrize("mode", ["batch", "continuous"])
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -27,31 +26,23 @@ def check(folder, **more):
         ({LOOKAHEAD: "5000", MAX_LAG: "5000"}, f"'{MAX_LAG}' has the value 5000; valid: more than {LOOKAHEAD}"),
     ],
 )
-def test_unknown_names_and_contradicting_settings(tmp_path, mode, wrong, words):
+def test_unknown_names_and_contradicting_settings(tmp_path, wrong, words):
     with pytest.raises(ConfigurationError, match=words):
-        check(tmp_path, mode=mode, **wrong)
+        check(tmp_path, **wrong)
 
 
-def test_dead_letters_are_refused_in_mode_batch_and_need_a_sink_in_mode_continuous(tmp_path):
+def test_dead_letters_of_records_are_refused(tmp_path):
     wrong = {"flink.deserializer.error": "DEAD_LETTER"}
     with pytest.raises(
         ConfigurationError, match=r"'flink.deserializer.error' has the value 'DEAD_LETTER'.*FAIL or SKIP"
     ):
         check(tmp_path, **wrong)
-    with pytest.raises(ConfigurationError, match=r"'flink.deadletter.sink' is not set.*jsonl"):
-        check(tmp_path, mode="continuous", **wrong)
 
 
-def test_a_tracker_without_an_address_is_refused_in_mode_continuous(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"flink\.watermark\.tracker\.address"):
-        check(tmp_path, mode="continuous", **{"flink.watermark.tracker": "TCP"})
-
-
-def test_a_property_without_effect_in_mode_batch_is_a_warning(tmp_path):
+def test_a_property_without_effect_is_a_warning(tmp_path):
     given = {MAX_LAG: "9000", LOOKAHEAD: "5000"}
-    with pytest.warns(UserWarning, match=f"'{MAX_LAG}' has no effect in mode BATCH"):
+    with pytest.warns(UserWarning, match=f"'{MAX_LAG}' has no effect on Spark"):
         check(tmp_path, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check(tmp_path, mode="continuous", **given)
         check(tmp_path, **{LOOKAHEAD: "5000", "flink.deserializer": "json", "flink.watermark.strategy": "arrival"})

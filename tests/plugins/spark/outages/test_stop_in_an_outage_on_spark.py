@@ -1,4 +1,4 @@
-"""Outages of twenty seconds on a real Spark, in both modes: nothing is lost or repeated, and `stop()` returns within seconds."""
+"""Outages of twenty seconds on a real Spark: nothing is lost or repeated, and `stop()` returns within seconds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class FailsOnceError(Exception):
 
 
 class Job:
-    """Owns a stream and the runs of a query over it, whose endpoint and store of claims, or of the log, are behind switches."""
+    """Owns a stream and the runs of a query over it, whose endpoint and store of claims are behind switches."""
 
-    def __init__(self, spark: Any, stream: Any, folder: Any, mode: str, endpoint: TcpSwitch, store: TcpSwitch) -> None:
+    def __init__(self, spark: Any, stream: Any, folder: Any, endpoint: TcpSwitch, store: TcpSwitch) -> None:
         self.stream = stream
         self.endpoint = endpoint
         self.store = store
@@ -36,7 +36,6 @@ class Job:
         self._folder = folder
         self._is_sink_broken = False
         self._options = {
-            "mode": mode,
             "aws.endpoint": endpoint.url,
             "metadataLocation": f"s3://bucket/{stream.name}",
             "flink.state.endpoint": store.url,
@@ -71,12 +70,12 @@ class Job:
         batch.write.mode("overwrite").parquet(str(self._folder / "out" / f"batch={number}"))
 
 
-@pytest.fixture(params=["batch", "continuous"])
-def job(request, spark, kinesis, served, tmp_path) -> Iterator[Job]:
+@pytest.fixture
+def job(spark, kinesis, served, tmp_path) -> Iterator[Job]:
     with serve_moto() as url, switch_before(served.url) as endpoint, switch_before(url) as store:
-        stream = kinesis(f"stopped-{request.param}-{next(NAMES)}")
+        stream = kinesis(f"stopped-{next(NAMES)}")
         stream.put(300)
-        yield Job(spark, stream, tmp_path, request.param, endpoint, store)
+        yield Job(spark, stream, tmp_path, endpoint, store)
 
 
 @contextmanager
@@ -115,7 +114,7 @@ def test_a_query_goes_on_after_an_outage_and_stops_within_seconds_in_one(job, aw
 
 @pytest.mark.parametrize("how", ["turn_off", "turn_mute"])
 def test_a_query_that_starts_again_in_the_middle_of_a_batch_stops_within_seconds(job, how):
-    """Its plan needs the store of claims, or the log: the batch from before runs first."""
+    """Its plan needs the store of claims: the batch from before runs first."""
     query = job.start()
     wait_for_rows(query, 300)
     job.break_in_a_batch(query)

@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from recordpublisher.plugins.spark.continuous.wal_fetcher import starting_state
 from recordpublisher.plugins.spark.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 
-from fakes.spark.queries import options, query
-from fakes.spark.simulated_kinesis import ARRIVED, NOW, SimulatedKinesis
+from fakes.spark.queries import query
+from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
 
 END = {"iteratorType": "SHARD_END", "iteratorPosition": ""}
 
@@ -77,12 +76,3 @@ def test_s5_a_record_that_is_past_retention_is_a_loss(kinesis, tmp_path, start, 
     found = delivered(kinesis, tmp_path / "other", {"a": start}, **{"flink.state.dataloss": "CONTINUE"})
     assert found[-1] == ("s/a", "3")
     assert "going on at the oldest record" in caplog.text
-
-
-def test_mode_continuous_starts_at_the_same_positions(kinesis, tmp_path):
-    kinesis.add("a", [1, 2, 3])
-    kinesis.add("b", [1])
-    job = options(tmp_path, **{STARTS.key: json.dumps({"a": "2"})})
-    shards = starting_state(job, kinesis)["shards"]
-    assert shards["s/a"]["start"] == {"type": "AT_SEQUENCE_NUMBER", "sequence": "2"}
-    assert shards["s/b"]["start"] == {"type": "AT_TIMESTAMP", "timestamp": NOW}

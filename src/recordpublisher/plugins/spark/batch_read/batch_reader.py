@@ -8,7 +8,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.errors import ConfigurationError
 
 from ..columns.chosen_columns import chosen_columns
 from ..driver_errors import one_sentence
@@ -33,8 +32,6 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Spark makes one for each action, so whatever decides the rows is in the options and `positions`."""
 
     def __init__(self, options: SparkOptions, positions: ReadPositions, schema: Any) -> None:
-        if options.is_continuous:
-            raise ConfigurationError("mode", "CONTINUOUS", "no mode, for spark.read")
         self._options = options
         self._positions = positions
         self._schema = chosen_columns(schema)

@@ -23,13 +23,13 @@ class ProgressMetric:
 PROGRESS_METRICS = (
     ProgressMetric("batch", "batch", "number of the last planned batch"),
     ProgressMetric("shards", "shards", "shards of the query"),
-    ProgressMetric("reading", "reading_shards", "shards that the batch reads (mode CONTINUOUS: the fetcher)"),
+    ProgressMetric("reading", "reading_shards", "shards that the batch reads"),
     ProgressMetric("idle", "idle_shards", "shards that the watermark does not wait for"),
     ProgressMetric("held", "held_shards", "shards that alignment holds"),
     ProgressMetric("atTip", "at_tip_shards", "shards whose last read reached the tip"),
     ProgressMetric("tasks", "tasks", "tasks of the batch"),
     ProgressMetric("records", "records_total", "records so far", kind="counter"),
-    ProgressMetric("bytes", "bytes_total", "bytes so far (mode BATCH: before de-aggregation)", kind="counter"),
+    ProgressMetric("bytes", "bytes_total", "bytes so far, before de-aggregation", kind="counter"),
     ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),
     ProgressMetric("lastBatchBytes", "last_batch_bytes", "bytes of the last batch that ended"),
     ProgressMetric("recordsPerSecond", "records_per_second", "records of that batch by the time since it was planned"),
@@ -49,11 +49,6 @@ PROGRESS_METRICS = (
         "time_to_retention_loss_seconds",
         "until unread records of the worst shard may be past retention",
         1000,
-    ),
-    ProgressMetric("files", "files", "mode CONTINUOUS: files of the batch"),
-    ProgressMetric("waitingRecords", "waiting_records", "mode CONTINUOUS: records that the next batches read"),
-    ProgressMetric(
-        "oldestMs", "oldest_file_seconds", "mode CONTINUOUS: how long the oldest file of the batch waited", 1000
     ),
     ProgressMetric("inputRowsPerSecond", "input_rows_per_second", "rows a second, as Spark counts"),
     ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),

@@ -25,15 +25,9 @@ def check_job(options: SparkOptions) -> None:
     initial_position(properties)
     FetcherSettings.of(properties)
     batch_decorator_factory(registry, properties)
-    if options.is_continuous:
-        from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_tracker
-
-        build_dead_letter_sink(registry, properties)
-        build_tracker(registry, properties, options.streams, 1)
-        return
     check_bounded(properties)
     if properties.value(MAX_LAG) is not None:
-        warnings.warn(f"'{MAX_LAG.key}' has no effect in mode BATCH", UserWarning, stacklevel=2)
+        warnings.warn(f"'{MAX_LAG.key}' has no effect on Spark", UserWarning, stacklevel=2)
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:

@@ -200,11 +200,6 @@ class BatchOffset:
 
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> BatchOffset:
-        if "walVersion" in plain or "spoolVersion" in plain:
-            raise StateError(
-                "the checkpoint is of a query in mode CONTINUOUS, and this one is in mode BATCH: begin with a new "
-                "checkpointLocation and a new metadataLocation"
-            )
         if plain["v"] != VERSION:
             raise StateError(
                 f"the checkpoint has a Spark offset of version {plain['v']}, and this release reads version {VERSION} only: "
