@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
 
 import pytest
 
@@ -63,22 +62,3 @@ def test_c2_a_table_is_refused_and_the_view_is_named(spark):
     )
     with pytest.raises(Exception, match=view):
         spark.sql("CREATE TABLE batch_table USING kinesis OPTIONS (stream 'orders', `aws.region` 'us-east-1')")
-
-
-def test_filters_choose_the_shards_that_are_read_and_the_rows_are_those_of_spark_alone(spark, kinesis):
-    stream = kinesis("batch-filters", 3)
-    stream.put(30)
-    rows = batch(spark, stream).collect()
-    row = sorted(rows, key=lambda row: row.approximateArrivalTimestamp)[15]
-    time = row.approximateArrivalTimestamp.astimezone(UTC).isoformat(timespec="microseconds")
-    options = {key: value for key, value in options_of(stream).items() if key != "stream"}
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = spark.read.format("kinesis").options(**options).load(stream.name)
-        frame = frame.filter(f"shardId = '{row.shardId}' AND approximateArrivalTimestamp >= '{time}'")
-        found = {each.sequenceNumber for each in frame.collect()}
-        assert frame.rdd.getNumPartitions() == 1
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    late = [each for each in rows if each.approximateArrivalTimestamp >= row.approximateArrivalTimestamp]
-    assert found == {each.sequenceNumber for each in late if each.shardId == row.shardId}

@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
-from recordpublisher.plugins.spark.batch_read.arrivals import MARGIN_MS, Arrivals
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
 from recordpublisher.plugins.spark.batch_read.positions import EndPosition
-from recordpublisher.plugins.spark.batch_read.range_read import RangeRead, RowsBefore
+from recordpublisher.plugins.spark.batch_read.range_read import RangeRead
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.records import RecordBatch, UserRecord
 
 from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
 
@@ -87,28 +85,3 @@ def test_s5_a_start_whose_record_is_gone_follows_fail_on_data_loss(kinesis, capl
         sequences(task(kinesis, end, start, from_the_second))
     assert sequences(task(kinesis, end, start, from_the_second, accepts_loss=True))[:2] == ["1", "2"]
     assert "start" in caplog.text
-
-
-async def test_rows_outside_of_the_arrival_times_are_dropped_and_a_read_goes_on_for_a_margin(kinesis):
-    shard = kinesis.shards["s/a"].shard
-    part = ShardRange(shard, StartingPosition.trim_horizon(), EndPosition(10**15), Arrivals(10_000, 20_000))
-
-    def batch(*arrivals):
-        return RecordBatch(shard, [UserRecord(b"", str(n), n / 1000) for n in arrivals], event_times=arrivals)
-
-    rows = RowsBefore(part)
-    for arrivals in ((9_999, 10_000, 15_000), (20_000, 19_999), ()):
-        await rows.write(batch(*arrivals))
-    assert not rows.is_past
-    await rows.write(batch(12_000, 20_000 + MARGIN_MS, 13_000))
-    assert rows.is_past
-    table = rows.table()
-    assert table.column("sequenceNumber").to_pylist() == ["10000", "15000", "19999", "12000"]
-    assert [time.timestamp() for time in table.column("eventTime").to_pylist()] == [10, 15, 19.999, 12]
-
-
-def test_a_start_at_a_record_that_its_arrival_excludes_is_no_loss(kinesis):
-    at, end = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "1"), EndPosition(ARRIVED + 100)
-    part = ShardRange(kinesis.shards["s/a"].shard, at, end, Arrivals(ARRIVED + 3))
-    read = RangeRead(part, kinesis.read, WINDOW, 1_000, clock=kinesis.clock)
-    assert sequences(read) == ["4", "5"]

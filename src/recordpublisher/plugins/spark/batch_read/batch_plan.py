@@ -14,7 +14,6 @@ from recordpublisher.publishers.shards import Shard
 
 from ..outages import utc
 from ..start_by_shard import START_OPTION
-from .arrivals import Arrivals
 from .positions import END_OPTION, EndPosition, ReadPositions
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -43,12 +42,11 @@ class BatchPlanningPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardRange:
-    """What a task reads: a shard from a start, which it includes, to an end, which it does not; of that, what arrived at `arrivals`."""
+    """What a task reads: a shard from a start, which it includes, to an end, which it does not."""
 
     shard: Shard
     start: StartingPosition
     end: EndPosition
-    arrivals: Arrivals = Arrivals()  # noqa: RUF009 - is frozen
 
 
 def shard_ranges(

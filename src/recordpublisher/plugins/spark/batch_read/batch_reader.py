@@ -17,7 +17,6 @@ from ..python_worker import log_to_stderr
 from ..source.retention_check import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
 from .positions import ReadPositions
-from .pushed_filters import PushedFilters
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
@@ -35,11 +34,10 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
         self._positions = positions
         self._schema = chosen_columns(schema)
-        self.pushFilters = PushedFilters()
 
     @one_sentence
     def partitions(self) -> list[RangePartition]:
-        """One task for each shard that the filters leave. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
+        """One task for each shard. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
         from ..service.kinesis_service import KinesisService
 
         log_to_stderr()
@@ -51,7 +49,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             parts = outages.wait_out(lambda: shard_ranges(options.streams, self._positions, service, accepts_loss))
         finally:
             service.close()
-        return [RangePartition(part) for part in self.pushFilters.narrowed(parts)]
+        return [RangePartition(part) for part in parts]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """The rows of one shard, as Arrow batches."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..columns.reused_memory import ReusedMemory
 from ..outages import OutageWatch
 from ..source.read_task import ReadShards
-from .arrivals import Arrivals
 from .batch_plan import ShardRange
 from .positions import END_OPTION
 
@@ -37,20 +36,19 @@ class RowsBefore(ArrowRows):
     def __init__(self, part: ShardRange, schema: pa.Schema = ARROW_SCHEMA, memory: ReusedMemory | None = None) -> None:
         super().__init__(schema, memory=memory)
         self._end = part.end
-        self._arrivals = part.arrivals
         self.is_past = False
         self.first_found: str | None = None
 
     async def write(self, batch: RecordBatch) -> None:
-        """Collect what lies before the end and arrived at the times that are asked for."""
+        """Collect what lies before the end."""
         if self.is_past or not batch.records:
             return
-        rows = min(self._end.rows_before(batch), self._arrivals.rows_before_end(batch.arrival_millis))
+        rows = self._end.rows_before(batch)
         self.is_past = rows < len(batch)
         before = batch.slice(0, rows) if self.is_past else batch
         if self.first_found is None and before.records:
             self.first_found = before.records[0].sequence_number
-        await super().write(_of_arrivals(before, self._arrivals))
+        await super().write(before)
 
 
 @dataclass(slots=True)
@@ -112,21 +110,3 @@ class RangeRead:
         if not self.accepts_loss:
             raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
         LOG.warning("%s Going on because flink.state.dataloss=CONTINUE", lost)
-
-
-def _of_arrivals(batch: RecordBatch, arrivals: Arrivals) -> RecordBatch:
-    """The records of a batch that arrived at these times."""
-    places = arrivals.places(batch.arrival_millis)
-    if places is None:
-        return batch
-    return replace(
-        batch,
-        records=[batch.records[place] for place in places],
-        values=_taken(batch.values, places),
-        event_times=_taken(batch.event_times, places),
-        watermarks=_taken(batch.watermarks, places),
-    )
-
-
-def _taken(column: Sequence[Any] | None, places: Sequence[int]) -> list[Any] | None:
-    return None if column is None else [column[place] for place in places]
