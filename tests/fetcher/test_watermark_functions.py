@@ -12,10 +12,11 @@ import pytest
 
 from recordpublisher.fetcher import watermark_functions as rules
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.batch_alignment import AlignmentSettings, is_active, next_global_watermark
-from recordpublisher.plugins.spark.source.batch_offset import EMIT_NOTHING, ShardOffset
+from recordpublisher.plugins.spark.source.alignment import AlignmentSettings, is_active, next_global_watermark
+from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, ShardOffset
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -59,7 +60,11 @@ def fetcher_entry(case: Case) -> ShardEntry:
 def spark_shards(case: Case) -> dict[str, ShardOffset]:
     """The shard, and its parent or child where the case has one."""
     shard = Shard("s", "a", ("parent",) if case.waits_for_parent else ())
-    shards = {"s/a": ShardOffset(shard, state(case), next_watermark=case.waiting, idle=case.idle, ended_ms=0)}
+    shards = {
+        "s/a": ShardOffset(
+            shard, state(case), seen=ShardObservation(next_watermark=case.waiting), idle=case.idle, ended_ms=0
+        )
+    }
     if case.waits_for_parent:
         shards[PARENT.key] = ShardOffset(PARENT, ShardState(StartingPosition.trim_horizon()))
     if case.ended:

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
-from recordpublisher.plugins.spark.source.read_task import TaskRead, shard_reader
+from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore

@@ -64,7 +64,7 @@ class DemoProgress:
     @property
     def held_ms(self) -> int:
         """How long alignment held shards back, summed over the shards."""
-        return sum(entry.get("heldMs", 0) for entry in self.shards.values())
+        return sum(entry.get("held", {}).get("ms", 0) for entry in self.shards.values())
 
 
 def quarter_of(entry: dict[str, Any]) -> int:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.checkpoints.restored_listing import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -194,7 +195,10 @@ class SimulatedKinesis:
         self.reads.append((publisher, sorted(shard.key for shard in starts)))
         if self.failure is not None:
             self.clock.ms += round((bounds.max_time or 0) * 1000)
-            failed = {shard.key: ShardOutcome(shard, state, failure=self.failure) for shard, state in starts.items()}
+            failed = {
+                shard.key: ShardOutcome(shard, state, seen=ShardObservation(failure=str(self.failure)))
+                for shard, state in starts.items()
+            }
             return BoundedResult(EndReason.MAX_TIME, failed)
         outcomes = {shard.key: self._read(shard, state, bounds, sink) for shard, state in starts.items()}
         self.clock.ms += 100
@@ -207,7 +211,7 @@ class SimulatedKinesis:
         if self.empty_seconds.get(shard.key, 0) > (
             bounds.max_time or 0
         ):  # so many seconds of empty responses before the next record
-            return ShardOutcome(shard, state, millis_behind_latest=10**6)
+            return ShardOutcome(shard, state, seen=ShardObservation(behind_ms=10**6))
         limit = min(
             bounds.shard_limits.get(shard.key, 10**9), 10**9 if bounds.max_records is None else bounds.max_records
         )
@@ -235,7 +239,15 @@ class SimulatedKinesis:
         children = model.children if ended else ()
         tip = (self.clock.ms, self.clock.ms) if at_tip else None
         self.tip_read_ms = self.clock.ms if at_tip else self.tip_read_ms
-        return ShardOutcome(shard, moved, len(taken), 0, at_tip, head is not None, head, 0, 0, children, tip)
+        seen = ShardObservation(
+            at_tip=at_tip,
+            tip_seen_ms=tip,
+            past_event_time=head is not None,
+            next_watermark=head,
+            behind_ms=0,
+            children=children,
+        )
+        return ShardOutcome(shard, moved, len(taken), 0, seen)
 
     def _first(self, state: ShardState, model: SimulatedShard) -> int:
         if state.position is not None:

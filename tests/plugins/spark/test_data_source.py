@@ -228,7 +228,7 @@ def test_event_times_of_a_batch_lie_within_the_lookahead(spark, kinesis, tmp_pat
     offsets = [json.loads(progress["sources"][0]["endOffset"]) for progress in query.recentProgress]
     values = [offset["globalWatermark"] for offset in offsets if "globalWatermark" in offset]
     assert values == sorted(values)
-    assert max(shard.get("heldBatches", 0) for shard in offsets[-1]["shards"].values()) > 0
+    assert max(shard.get("held", {}).get("batches", 0) for shard in offsets[-1]["shards"].values()) > 0
 
 
 async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(spark, kinesis, tmp_path):

@@ -13,6 +13,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
+from .shard_observation import ShardObservation
 
 
 class EndReason(Enum):
@@ -72,26 +73,14 @@ class ShardOutcome:
     """How far a shard was emitted by a run.
 
     - `state`: its emitted state; `records` and `payload_bytes` were emitted in this run.
-    - `at_tip`: the last read stood at the tip, and all records were emitted.
-    - `past_event_time`: the next record is above the bound; `next_watermark` (epoch ms) is its watermark (W1).
-    - `silent_ms`: for how long this run observed the shard silent (W3).
-    - `tip_seen_ms`: when the first and the last read at the tip returned (epoch ms).
-    - `children`: known once the shard has ended.
-    - `failure`: the error of the last call, if the run ended while it was tried again.
+    - `seen`: what the run saw of the shard beside that.
     """
 
     shard: Shard
     state: ShardState
     records: int = 0
     payload_bytes: int = 0
-    at_tip: bool = False
-    past_event_time: bool = False
-    next_watermark: int | None = None
-    millis_behind_latest: int | None = None
-    silent_ms: int = 0
-    children: tuple[Shard, ...] = ()
-    tip_seen_ms: tuple[int, int] | None = None
-    failure: Exception | None = None
+    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +99,21 @@ def shard_outcome(
 
     `before`: records and bytes emitted before the run. `past_event_time`: the next watermark of each shard that is past the bound.
     """
-    is_past = entry.key in past_event_time
+    is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
+    failure = entry.metrics.last_failure
     return ShardOutcome(
         shard=entry.shard,
         state=replace(entry.state, tip_ms=entry.snapshot_state.tip_ms),
         records=entry.records - before[0],
         payload_bytes=entry.payload_bytes - before[1],
-        at_tip=entry.at_tip and not is_past,
-        past_event_time=is_past,
-        next_watermark=past_event_time.get(entry.key),
-        millis_behind_latest=None if entry.metrics.millis_behind_latest < 0 else entry.metrics.millis_behind_latest,
-        silent_ms=entry.idleness.observed_ms,
-        tip_seen_ms=entry.tip_seen_ms,
-        children=entry.children,
-        failure=entry.metrics.last_failure,
+        seen=ShardObservation(
+            at_tip=entry.at_tip and not is_past,
+            tip_seen_ms=entry.tip_seen_ms,
+            past_event_time=is_past,
+            next_watermark=past_event_time.get(entry.key),
+            silent_ms=entry.idleness.observed_ms,
+            behind_ms=None if behind_ms < 0 else behind_ms,
+            children=entry.children,
+            failure=None if failure is None else str(failure),
+        ),
     )

@@ -22,7 +22,7 @@ from .driver_errors import RefusedQuery, one_sentence
 from .option_warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
 from .options import SparkOptions
 from .python_worker import log_to_stderr, worker_loop
-from .source.batch_offset import BatchOffset
+from .source.offset import BatchOffset
 from .sql_tables import refuse_new_table, refuse_table
 from .start_by_shard import starts_by_shard, with_starts
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .batch_read.batch_reader import KinesisBatchReader
     from .query_planner import QueryPlanner
-    from .source.read_task import TaskPlan
+    from .source.task_read import TaskPlan
     from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
 
@@ -187,7 +187,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         from .columns.reused_memory import ReusedMemory
-        from .source.read_task import TaskRead, shard_reader
+        from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
         read = shard_reader(self._options, plan.consumer_arns)

@@ -10,10 +10,10 @@ from typing import Any
 from .background_call import BackgroundCall, PatientCalls
 from .outages import Outage, longest_of, outage_figures
 from .planning_calls import ANSWER_SECONDS, PlanningCalls
-from .source.batch_offset import BatchOffset
 from .source.batch_planner import POLL_SECONDS, BatchPlanner, NoBatchReason
-from .source.read_task import TaskPlan
-from .source.task_plans import task_plans
+from .source.offset import BatchOffset
+from .source.task_read import TaskPlan
+from .source.tasks import task_plans
 
 
 @dataclass(slots=True)

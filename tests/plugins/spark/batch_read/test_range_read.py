@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange
 from recordpublisher.plugins.spark.batch_read.positions import EndPosition
 from recordpublisher.plugins.spark.batch_read.range_read import RangeRead
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
@@ -67,7 +68,7 @@ def test_a_service_that_is_away_is_waited_for_up_to_max_outage(kinesis):
     def away(shards, bounds, sink, publisher, **more):
         kinesis.clock.sleep(0.4)
         ((shard, state),) = shards.items()
-        failed = ShardOutcome(shard, state, failure=TransientError("GetRecords", "Unavailable", "away"))
+        failed = ShardOutcome(shard, state, seen=ShardObservation(failure="GetRecords: Unavailable: away"))
         return BoundedResult(EndReason.MAX_TIME, {shard.key: failed})
 
     with pytest.raises(OutageError, match="maxOutage"):

@@ -23,7 +23,7 @@ from processes.command_line import process_environment
 COLUMNS = """
 import sys
 import pyarrow
-import recordpublisher.plugins.spark.source.read_task
+import recordpublisher.plugins.spark.source.task_read
 import recordpublisher.publishers.polling
 from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.spark.source.read_claim import ReadClaim, ShardReadRange
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
+from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
 from recordpublisher.plugins.spark.source.shard_grouping import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
@@ -84,7 +85,7 @@ def test_a_window_in_which_only_some_shards_fail_delays_no_batch(kinesis, tmp_pa
     def read(starts, bounds, sink, publisher, **more):
         result = healthy(starts, bounds, sink, publisher, **more)
         failed = {
-            key: replace(result.shards[key], failure=REFUSED, millis_behind_latest=None)
+            key: replace(result.shards[key], seen=ShardObservation(failure=str(REFUSED)))
             for key in result.shards
             if key == "s/b"
         }
@@ -114,9 +115,8 @@ def test_a_service_that_never_answers_is_an_outage_after_the_longest_window(kine
 def without_responses(read):
     def silent(*arguments, **more):
         result = read(*arguments, **more)
-        return replace(
-            result, shards={key: replace(each, millis_behind_latest=None) for key, each in result.shards.items()}
-        )
+        unanswered = {key: replace(each, seen=ShardObservation()) for key, each in result.shards.items()}
+        return replace(result, shards=unanswered)
 
     return silent
 
@@ -125,5 +125,5 @@ def test_a_claim_keeps_the_failure_of_its_read(kinesis, tmp_path):
     job = query(kinesis, tmp_path)
     job.batch()
     state = job.last.shards["s/a"].state
-    claim = ReadClaim({"s/a": ShardReadRange(state, state, failure="GetRecords failed")})
+    claim = ReadClaim({"s/a": ShardRead(state, state, seen=ShardObservation(failure="GetRecords failed"))}, began_ms=1)
     assert ReadClaim.from_bytes(claim.to_bytes()) == claim

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
+from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
@@ -159,7 +159,7 @@ def test_an_offset_of_a_newer_release_is_refused(kinesis, tmp_path):
 
 def test_an_offset_of_the_previous_version_is_refused_with_advice():
     old = {
-        "v": 1,
+        "v": 2,
         "query": "q",
         "plan": "p",
         "batch": 3,
@@ -170,7 +170,7 @@ def test_an_offset_of_the_previous_version_is_refused_with_advice():
         "shards": {},
     }
     with pytest.raises(
-        StateError, match=r"offset of version 1, and this release reads version 2 only: .* a new checkpointLocation"
+        StateError, match=r"offset of version 2, and this release reads version 3 only: .* a new checkpointLocation"
     ):
         BatchOffset.from_json(old)
 

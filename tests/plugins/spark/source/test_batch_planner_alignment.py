@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.source.batch_offset import EMIT_NOTHING, BatchOffset
+from recordpublisher.plugins.spark.source.offset import EMIT_NOTHING, BatchOffset
 
 from fakes.spark.queries import IDLE, LOOKAHEAD, query, spread
 from fakes.spark.simulated_kinesis import SimulatedKinesis
@@ -75,6 +75,6 @@ def test_held_shards_are_counted_and_not_read(kinesis, tmp_path):
     job = query(kinesis, tmp_path, **{LOOKAHEAD: 1000})
     job.run(10)
     held = job.last.shards["s/ahead"]
-    assert held.held_batches >= 5
-    assert held.held_ms > 0
+    assert held.held.batches >= 5
+    assert held.held.ms > 0
     assert kinesis.reads[-1][1] == ["s/behind"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
+from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.publishers.shards import Shard
 
 from fakes.spark.queries import IDLE, LOOKAHEAD, options, spread

@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.spark.option_warnings import OptionWarnings
 from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
-from recordpublisher.plugins.spark.source.retention_check import RetentionLeft
+from recordpublisher.plugins.spark.source.retention import RetentionLeft
 
 from fakes.spark.queries import options, query
 from fakes.spark.simulated_kinesis import SimulatedKinesis

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-from recordpublisher.plugins.spark.source.batch_offset import BatchOffset
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.source.reshards import unread_shard
 from recordpublisher.plugins.spark.source.shard_grouping import task_groups
 from recordpublisher.publishers.positions import StartingPosition
@@ -29,7 +30,11 @@ def test_a_shard_stays_with_its_task_and_shards_take_turns_to_be_first():
 def test_an_entry_is_pickled_without_loss():
     (entry,) = planned(1, 1).shards.values()
     moved = replace(
-        entry, records=3, next_watermark=-5, silent_ms=7, state=replace(entry.state, watermark=0, arrival_ms=9)
+        entry,
+        records=3,
+        seen=ShardObservation(next_watermark=-5),
+        silence=Silence(7),
+        state=replace(entry.state, watermark=0, arrival_ms=9),
     )
 
     assert pickle.loads(pickle.dumps((entry, moved))) == (entry, moved)

@@ -14,7 +14,7 @@ from ..driver_errors import one_sentence
 from ..options import SparkOptions
 from ..outages import OutageWatch
 from ..python_worker import log_to_stderr
-from ..source.retention_check import accepts_data_loss
+from ..source.retention import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
 from .positions import ReadPositions
 
@@ -54,7 +54,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """The rows of one shard, as Arrow batches."""
         from ..columns.reused_memory import ReusedMemory
-        from ..source.read_task import shard_reader
+        from ..source.task_read import shard_reader
         from .range_read import RangeRead
 
         options = self._options

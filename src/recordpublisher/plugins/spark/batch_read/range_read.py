@@ -18,7 +18,7 @@ from recordpublisher.publishers.records import RecordBatch
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..columns.reused_memory import ReusedMemory
 from ..outages import OutageWatch
-from ..source.read_task import ReadShards
+from ..source.task_read import ReadShards
 from .batch_plan import ShardRange
 from .positions import END_OPTION
 
@@ -78,10 +78,10 @@ class RangeRead:
             if is_first and outcome.records:
                 self._check_first(rows)
                 is_first = False
-            if outcome.at_tip and not outcome.state.ended and not rows.is_past:
+            if outcome.seen.at_tip and not outcome.state.ended and not rows.is_past:
                 self._check_end()
             yield from rows.drain()
-            if rows.is_past or outcome.at_tip or outcome.state.ended:
+            if rows.is_past or outcome.seen.at_tip or outcome.state.ended:
                 return
             state = outcome.state
 
@@ -95,8 +95,8 @@ class RangeRead:
             )
 
     def _note_outage(self, outcome: ShardOutcome) -> None:
-        if outcome.failure is not None and not outcome.records:
-            self._outages.on_failure(outcome.failure)
+        if outcome.seen.failure is not None and not outcome.records:
+            self._outages.on_failure(outcome.seen.failure)
         else:
             self._outages.on_success()
 

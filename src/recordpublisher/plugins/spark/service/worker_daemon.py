@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 MODULES = (
     "pyspark_recordpublisher",
-    "recordpublisher.plugins.spark.source.read_task",
+    "recordpublisher.plugins.spark.source.task_read",
     "recordpublisher.plugins.spark.batch_read.range_read",
     "recordpublisher.publishers.polling",
     "recordpublisher.publishers.kinesis.client",

@@ -17,12 +17,11 @@ from recordpublisher.publishers.stream_arns import stream_name
 from ..dropped_streams import dropped_streams
 from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
-from .batch_alignment import AlignmentSettings
-from .batch_offset import BatchOffset, ShardOffset, random_id
-from .batch_progress import QueryProgress
+from .alignment import AlignmentSettings
+from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .initial_shards import initial_shards, pinned
-from .last_batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .next_offset import AvailableNow, PlanInputs, next_offset
+from .offset import BatchOffset, ShardOffset, random_id
 from .planning_pause import (
     FIRST_LOOK_SECONDS,
     PlanningPause,
@@ -30,12 +29,13 @@ from .planning_pause import (
     has_read_everything,
     next_batch_due_ms,
 )
+from .progress import QueryProgress
 from .query_warnings import QueryWarnings
-from .read_task import TaskPlan
 from .reshards import children_of, new_shards, unread_shard
-from .retention_check import RetentionLeft, least_retention_left, lost_shards
+from .retention import RetentionLeft, least_retention_left, lost_shards
 from .shard_grouping import readable_shards
-from .task_plans import task_plans
+from .task_read import TaskPlan
+from .tasks import task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 POLL_SECONDS = 0.05

@@ -16,7 +16,7 @@ from recordpublisher.publishers.shards import Shard
 from ..options import SparkOptions
 from ..service.planning_port import PlanningPort
 from ..start_by_shard import START_OPTION, starts_by_shard
-from .retention_check import accepts_data_loss
+from .retention import accepts_data_loss
 
 LOG = logging.getLogger("recordpublisher.spark")
 UNKNOWN_MS = 0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from recordpublisher.publishers.shards import Shard
 
-from .batch_alignment import AlignmentSettings, next_global_watermark, silent_ms_after
-from .batch_offset import BatchOffset, ShardOffset
-from .read_claim import ShardReadRange
+from .alignment import AlignmentSettings, next_global_watermark
+from .claim import ShardRead
+from .offset import BatchOffset, Held, ShardOffset
 from .reshards import with_new_shards, with_started_children
 from .shard_grouping import is_held
 
@@ -24,13 +24,13 @@ class AvailableNow:
     arrival_ms: int
     after_batch: int
 
-    def is_done(self, entry: ShardOffset, read: ShardReadRange | None, batch: int) -> bool:
+    def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
         """Whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
         if batch <= self.after_batch:
             return False
         if read is None:
             return entry.done
-        return read.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
+        return read.seen.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PlanInputs:
     lost: frozenset[str] = frozenset()
 
 
-def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs: PlanInputs) -> BatchOffset:
+def next_offset(offset: BatchOffset, reads: Mapping[str, ShardRead], inputs: PlanInputs) -> BatchOffset:
     """The next batch's offset; the caller decides the number of tasks afterwards.
 
     `reads` has the claimed range of each shard. A shard without one starts at the same position again, so nothing is lost.
@@ -62,7 +62,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
     shards = {key: _after_read(entry, reads.get(key), offset, inputs) for key, entry in offset.shards.items()}
 
     # 2. New shards are added; children replace parents that have ended.
-    children = [child for read in reads.values() for child in read.children]
+    children = [child for read in reads.values() for child in read.seen.children]
     shards = with_new_shards({**shards, **inputs.new_streams}, inputs.found, children)
     shards = with_started_children(shards)
 
@@ -89,9 +89,7 @@ def next_offset(offset: BatchOffset, reads: Mapping[str, ShardReadRange], inputs
     )
 
 
-def _after_read(
-    entry: ShardOffset, read: ShardReadRange | None, offset: BatchOffset, inputs: PlanInputs
-) -> ShardOffset:
+def _after_read(entry: ShardOffset, read: ShardRead | None, offset: BatchOffset, inputs: PlanInputs) -> ShardOffset:
     """The shard after the batch of `offset`; `read` is None when no task has claimed it."""
     if entry.key in inputs.lost:
         return replace(entry, state=replace(entry.state, ended=True), ended_ms=inputs.now_ms)
@@ -102,37 +100,20 @@ def _after_read(
     after = replace(
         entry,
         state=read.end,
+        seen=read.seen,
+        silence=entry.silence.after(read.seen, read.records),
         records=entry.records + read.records,
         last_records=read.records,
-        at_tip=read.at_tip,
-        tip_ms=_last_tip_ms(entry, read),
-        silent_ms=silent_ms_after(entry, read),
-        next_watermark=read.next_watermark if read.past_event_time else None,
-        behind_ms=read.behind_ms,
         ended_ms=inputs.now_ms if read.end.ended else None,
         done=done,
-        empty_windows=0 if _made_progress(entry, read) else entry.empty_windows + 1,
+        empty_windows=0 if read.made_progress else entry.empty_windows + 1,
     )
     return replace(after, idle=inputs.alignment.is_idle(after))
 
 
-def _made_progress(entry: ShardOffset, read: ShardReadRange) -> bool:
-    """Whether the read returned records, reached the tip, the emit limit or the end of the shard, or moved the position."""
-    before, after = entry.state, read.end
-    has_moved = (before.position, before.continuation) != (after.position, after.continuation)
-    return has_moved or read.at_tip or read.past_event_time or after.ended or read.records > 0
-
-
-def _last_tip_ms(entry: ShardOffset, read: ShardReadRange) -> int | None:
-    """When a response was last at the tip; None after one before the tip. A read without a response changes nothing."""
-    if not read.had_response:
-        return entry.tip_ms
-    return read.tip_seen_ms[1] if read.at_tip and read.tip_seen_ms else None
-
-
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
     """Count the time for which a record has waited above the emit limit."""
-    if entry.next_watermark is None or entry.state.ended:
+    if entry.seen.next_watermark is None or entry.state.ended:
         return entry
-    batches = entry.held_batches + (1 if is_held(entry, emit_limit) else 0)
-    return replace(entry, held_ms=entry.held_ms + max(0, elapsed_ms), held_batches=batches)
+    batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
+    return replace(entry, held=Held(entry.held.ms + max(0, elapsed_ms), batches))

@@ -11,9 +11,9 @@ from recordpublisher.publishers.clock import Clock
 
 from ..options import SparkOptions
 from ..outages import Outage, OutageWatch
-from .batch_alignment import AlignmentSettings
-from .batch_offset import BatchOffset, ShardOffset
-from .last_batch_claims import BatchClaims
+from .alignment import AlignmentSettings
+from .batch_claims import BatchClaims
+from .offset import BatchOffset, ShardOffset
 from .shard_grouping import MAX_DOUBLINGS, readable_shards
 
 TIP_CONFIRMATION_MS = 3_600_000
@@ -40,10 +40,10 @@ def has_read_everything(start: BatchOffset, offset: BatchOffset, claims: BatchCl
     Every shard was read to its tip, or to a record that still lies above the emit limit. With a limit below the number of shards a batch
     reads only some of them. For the others the tip that an earlier batch reached is enough: the watch finds what arrived since.
     """
-    holds_nothing = all(entry.next_watermark is None for entry in offset.shards.values())
+    holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
     is_same_limit = start.emit_limit == offset.emit_limit or holds_nothing
     is_unchanged = start.shards.keys() == offset.shards.keys() and is_same_limit
-    all_seen = all(entry.key in claims.shards or entry.at_tip for entry in _all_readable(offset))
+    all_seen = all(entry.key in claims.shards or entry.seen.at_tip for entry in _all_readable(offset))
     return start.batch > 0 and is_unchanged and all_seen and claims.is_at_end
 
 
@@ -54,15 +54,15 @@ def next_batch_due_ms(offset: BatchOffset, alignment: AlignmentSettings) -> int:
     read again, until their silence was observed for long enough (W3).
     """
     shards = _all_readable(offset)
-    due = [(entry.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in shards]
-    if alignment.idle_interval >= 0 and any(entry.next_watermark is not None for entry in offset.shards.values()):
+    due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in shards]
+    if alignment.idle_interval >= 0 and any(entry.seen.next_watermark is not None for entry in offset.shards.values()):
         due += [_idle_from_ms(entry, alignment.idle_interval, offset) for entry in shards if not entry.idle]
     return min(due, default=offset.planned_ms + TIP_CONFIRMATION_MS)
 
 
 def _idle_from_ms(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -> int:
-    last_tip_ms = offset.planned_ms if entry.tip_ms is None else entry.tip_ms
-    return last_tip_ms + max(0, idle_interval - entry.silent_ms)
+    last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
+    return last_tip_ms + max(0, idle_interval - entry.silence.ms)
 
 
 def _all_readable(offset: BatchOffset) -> list[ShardOffset]:
@@ -94,7 +94,7 @@ class UnansweredReads:
         has_response = any(read.had_response for read in claims.shards.values())
         for key, read in claims.shards.items():
             is_silent = not has_response and offset.shards[key].empty_windows >= MAX_DOUBLINGS
-            failure = read.failure or (NO_RESPONSE if is_silent else None)
+            failure = read.seen.failure or (NO_RESPONSE if is_silent else None)
             if read.had_response:
                 self._watch.on_success(key)
             elif failure is not None:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection
 
 from ..options import SparkOptions
-from .batch_alignment import AlignmentSettings
-from .batch_offset import BatchOffset
-from .last_batch_claims import BatchClaims
-from .retention_check import RetentionLeft
+from .alignment import AlignmentSettings
+from .batch_claims import BatchClaims
+from .offset import BatchOffset
+from .retention import RetentionLeft
 
 LOG = logging.getLogger("recordpublisher.spark")
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .batch_offset import ShardOffset
+from .offset import ShardOffset
 
 Shards = Mapping[str, ShardOffset]
 """By `Shard.key`."""

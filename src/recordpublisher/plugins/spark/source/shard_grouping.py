@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .batch_offset import BatchOffset, ShardOffset
+from .offset import BatchOffset, ShardOffset
 from .reshards import is_startable
 
 MAX_DOUBLINGS = 4

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from ..options import SparkOptions
-from .batch_offset import EMIT_NOTHING, BatchOffset, ShardOffset
-from .last_batch_claims import batch_id
-from .read_task import TaskPlan
-from .retention_check import accepts_data_loss
+from .batch_claims import batch_id
+from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
+from .retention import accepts_data_loss
 from .shard_grouping import records_per_shard, task_groups, window_factor
+from .task_read import TaskPlan
 
 
 def task_plans(

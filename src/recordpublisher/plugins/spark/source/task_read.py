@@ -28,9 +28,9 @@ from ..options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch
 from ..python_worker import worker_loop
 from ..service.task_properties import task_properties
-from .batch_offset import ShardOffset
-from .last_batch_claims import claim_name
-from .read_claim import ReadClaim, ShardReadRange
+from .batch_claims import claim_name
+from .claim import ReadClaim, ShardRead
+from .offset import ShardOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
@@ -179,8 +179,8 @@ class TaskRead:
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:
-        reads = {entry.key: _read_range(entry, result.shards[entry.key], rows, began_ms) for entry in self.plan.shards}
-        return ReadClaim(reads, subscribed)
+        reads = {entry.key: _read_of(entry, result.shards[entry.key], rows) for entry in self.plan.shards}
+        return ReadClaim(reads, began_ms, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
         """Read the claimed records again, by polling: the claimed number of each shard, or to the tip when some are gone."""
@@ -224,13 +224,13 @@ class TaskRead:
     def _note_failures(self, result: BoundedResult) -> bool:
         """Warn of shards whose reads fail; returns whether there are any."""
         for key, outcome in result.shards.items():
-            if outcome.failure is None:
+            if outcome.seen.failure is None:
                 self._outages.on_success(key)
             else:
-                self._outages.on_failure(f"{key}: {outcome.failure}", key)
+                self._outages.on_failure(f"{key}: {outcome.seen.failure}", key)
         return self._outages.longest is not None
 
-    def _check_same_rows(self, key: str, claimed: ShardReadRange, rows: ArrowRows) -> None:
+    def _check_same_rows(self, key: str, claimed: ShardRead, rows: ArrowRows) -> None:
         """Compare the rows with the claim. When some are past retention and the job accepts that, keep the claimed ones that are left.
 
         Raises: DataLossError when the rows differ and the job does not accept that.
@@ -250,7 +250,7 @@ class TaskRead:
 
     def _check_plan(self, claim: ReadClaim) -> None:
         planned = {entry.key: entry.state for entry in self.plan.shards}
-        if {key: read.start for key, read in claim.shards.items()} != planned:
+        if not claim.is_of(planned):
             raise StateError(
                 f"the claim {self.plan.name} of {self.plan.batch} names other shards or starts than the plan: "
                 f"{sorted(claim.shards)} instead of {sorted(planned)}; every query needs a metadataLocation of its own"
@@ -260,24 +260,16 @@ class TaskRead:
 def _is_at_end(key: str, result: BoundedResult) -> bool:
     """Whether a shard that was read has no more records."""
     outcome = result.shards.get(key)
-    return outcome is not None and (outcome.at_tip or outcome.state.ended)
+    return outcome is not None and (outcome.seen.at_tip or outcome.state.ended)
 
 
-def _read_range(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows, began_ms: int) -> ShardReadRange:
-    return ShardReadRange(
+def _read_of(entry: ShardOffset, outcome: ShardOutcome, rows: ArrowRows) -> ShardRead:
+    return ShardRead(
         start=entry.state,
         end=outcome.state,
         records=rows.counts.get(entry.key, 0),
         bytes=rows.bytes.get(entry.key, 0),
         first=rows.first.get(entry.key),
         last=rows.last.get(entry.key),
-        at_tip=outcome.at_tip,
-        past_event_time=outcome.past_event_time,
-        next_watermark=outcome.next_watermark,
-        silent_ms=outcome.silent_ms,
-        began_ms=began_ms,
-        tip_seen_ms=outcome.tip_seen_ms,
-        behind_ms=outcome.millis_behind_latest,
-        children=outcome.children,
-        failure=None if outcome.failure is None else str(outcome.failure),
+        seen=outcome.seen,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
-from recordpublisher.plugins.spark.source.retention_check import RetentionLeft
+from recordpublisher.plugins.spark.source.retention import RetentionLeft
 from recordpublisher.publishers.errors import DataLossError
 
 from fakes.spark.queries import options, query

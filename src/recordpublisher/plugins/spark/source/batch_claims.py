@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.errors import StateError
 
-from .batch_offset import BatchOffset, ShardOffset
-from .read_claim import ReadClaim, ShardReadRange
+from .claim import ReadClaim, ShardRead
+from .offset import BatchOffset, ShardOffset
 from .shard_grouping import task_groups
 
 
@@ -34,7 +34,7 @@ class BatchClaims:
     - `has_token`: the store has the token of the batch's plan.
     """
 
-    shards: dict[str, ShardReadRange] = field(default_factory=dict)
+    shards: dict[str, ShardRead] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
     subscribed_ms: int = 0
     began_ms: list[int] = field(default_factory=list)
@@ -48,7 +48,7 @@ class BatchClaims:
     @property
     def is_at_end(self) -> bool:
         """Whether every shard was read to its tip or to the emit limit."""
-        return all(read.at_tip or read.past_event_time for read in self.shards.values())
+        return all(read.is_at_end for read in self.shards.values())
 
     @property
     def is_unread(self) -> bool:
@@ -70,10 +70,9 @@ def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims
             claims.missing.append(number)
             continue
         claims.shards |= claim.shards
-        began_ms = max(read.began_ms for read in claim.shards.values())
-        claims.began_ms.append(began_ms)
+        claims.began_ms.append(claim.began_ms)
         if claim.subscribed:
-            claims.subscribed_ms = max(claims.subscribed_ms, began_ms)
+            claims.subscribed_ms = max(claims.subscribed_ms, claim.began_ms)
     return claims
 
 
@@ -81,8 +80,7 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
     if stored is None:
         return None
     claim = ReadClaim.from_bytes(stored)
-    starts = {entry.key: entry.state for entry in group}
-    return claim if {key: read.start for key, read in claim.shards.items()} == starts else None
+    return claim if claim.is_of({entry.key: entry.state for entry in group}) else None
 
 
 def lost_claims_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:

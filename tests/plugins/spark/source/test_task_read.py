@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason, ShardOutcome
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA
-from recordpublisher.plugins.spark.source.batch_offset import ShardOffset
-from recordpublisher.plugins.spark.source.read_claim import ReadClaim
-from recordpublisher.plugins.spark.source.read_task import TaskPlan, TaskRead, endless_retries
+from recordpublisher.plugins.spark.source.claim import ReadClaim
+from recordpublisher.plugins.spark.source.offset import ShardOffset
+from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead, endless_retries
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, run_without_loop
 from recordpublisher.publishers.errors import (
@@ -54,7 +55,7 @@ def test_the_claim_is_stored_before_the_first_row_is_returned(kinesis):
     rows = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
     stored = store.get(BATCH, "group-00000", "token")
     claim = ReadClaim.from_bytes(stored).shards["s/a"]
-    assert (claim.records, claim.first, claim.last, claim.at_tip) == (3, ("1", -1), ("3", -1), True)
+    assert (claim.records, claim.first, claim.last, claim.seen.at_tip) == (3, ("1", -1), ("3", -1), True)
     assert sum(batch.num_rows for batch in rows) == 3
 
 
@@ -131,9 +132,9 @@ def test_f9_a_second_first_read_polls_although_nothing_is_claimed_yet(kinesis):
 
 def test_a_claim_of_the_previous_version_is_refused_with_advice(kinesis):
     store = MemoryClaims(markers={("query", "token")})
-    store.put_if_absent(BATCH, "group-00000", b'{"shards": {}, "subscribed": false}')
+    store.put_if_absent(BATCH, "group-00000", b'{"v": 2, "shards": {}, "subscribed": false}')
     with pytest.raises(
-        StateError, match=r"claim of version 1, and this release reads version 2 only: .* a new checkpointLocation"
+        StateError, match=r"claim of version 2, and this release reads version 3 only: .* a new checkpointLocation"
     ):
         TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock).rows()
 
@@ -164,7 +165,7 @@ def test_a_task_waits_for_its_store_and_returns_no_row_without_a_claim(kinesis):
     task = TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock, kinesis.clock.sleep)
     assert sequences(task) == ["1", "2", "3"]
     store.left = 0
-    assert ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token")).records == 3
+    assert ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token")).shards["s/a"].records == 3
     assert len(kinesis.reads) == 1
 
 
@@ -188,7 +189,7 @@ def test_a_task_that_cannot_read_ends_with_a_claim_that_says_so(kinesis):
     kinesis.failure = TransientError("GetRecords", "ConnectionError", "refused")
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == []
     claim = ReadClaim.from_bytes(store.get(BATCH, "group-00000", "token")).shards["s/a"]
-    assert (claim.end, claim.failure) == (claim.start, "GetRecords failed with ConnectionError: refused")
+    assert (claim.end, claim.seen.failure) == (claim.start, "GetRecords failed with ConnectionError: refused")
 
 
 def test_a_replay_that_cannot_read_is_an_outage_and_no_data_loss(kinesis):
@@ -213,7 +214,7 @@ def test_a_replay_warns_of_an_outage_and_goes_on_where_it_was(kinesis, caplog):
             {shard: states[shard] for shard in states if shard.key not in failing}, bounds, sink, publisher
         )
         refused = {
-            shard.key: ShardOutcome(shard, state, failure=TransientError("GetRecords", "ConnectionError", "refused"))
+            shard.key: ShardOutcome(shard, state, seen=ShardObservation(failure="GetRecords: ConnectionError: refused"))
             for shard, state in states.items()
             if shard.key in failing
         }

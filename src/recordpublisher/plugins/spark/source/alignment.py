@@ -15,8 +15,7 @@ from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
 from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL, LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from .batch_offset import EMIT_NOTHING, ShardOffset
-from .read_claim import ShardReadRange
+from .offset import EMIT_NOTHING, ShardOffset
 from .reshards import children_of, is_startable
 
 
@@ -55,26 +54,7 @@ class AlignmentSettings:
 
     def is_idle(self, entry: ShardOffset) -> bool:
         """Whether the shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return entry.next_watermark is None and watermark_functions.is_idle(entry.silent_ms, self.idle_interval)
-
-
-def silent_ms_after(entry: ShardOffset, read: ShardReadRange) -> int:
-    """The observed silence of the shard, ms, after a read (W3).
-
-    Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the fetcher, which counts
-    at most a few seconds of the time between two responses, since a response may be older than its arrival. Here the later read starts at
-    the position where the earlier one ended: when both were at the tip, nothing arrived between them, however long that was.
-
-    A read without any response changes nothing (fan-out may send its first event only after 5 s). Records, or a read that ended before the
-    tip, reset the silence.
-    """
-    if not read.had_response:
-        return entry.silent_ms
-    if read.records or read.past_event_time or not read.at_tip:
-        return 0
-    first_response_ms, _ = read.tip_seen_ms or (0, 0)
-    between = 0 if entry.tip_ms is None else max(0, first_response_ms - entry.tip_ms)
-    return entry.silent_ms + between + read.silent_ms
+        return entry.seen.next_watermark is None and watermark_functions.is_idle(entry.silence.ms, self.idle_interval)
 
 
 def next_global_watermark(
@@ -101,4 +81,4 @@ def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: 
         has_children = bool(children_of(entry, shards))
         return watermark_functions.holds_after_end(has_children, False, waited_ms, alignment.timeout)
     is_open = not entry.done and is_startable(entry, shards)
-    return watermark_functions.is_active(is_open, entry.idle, entry.next_watermark is not None)
+    return watermark_functions.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)

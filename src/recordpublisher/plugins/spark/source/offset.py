@@ -13,15 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
+from recordpublisher.fetcher.shards.shard_json import shard_from_json, shard_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
+from recordpublisher.fetcher.watermark_functions import shard_watermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .read_claim import shard_from_json, shard_to_json
-
-VERSION = 2
-"""Version 2 has other field names than 1, which is refused."""
+VERSION = 3
+"""Offsets of earlier versions are refused."""
 EMIT_NOTHING = -(2**62)
 """An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
 
@@ -35,16 +36,21 @@ def random_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """How long alignment has held a shard so far: `ms`, in `batches` batches."""
+
+    ms: int = 0
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ShardOffset:
     """One shard in an offset.
 
     - `state`: where the batch starts.
+    - `seen`: what the last read saw; `silence`, `held`: for how long the shard was silent, and held by alignment.
+    - `idle`: whether the silence makes the shard idle (W3).
     - `records`, `last_records`: emitted so far; emitted by the batch before.
-    - `at_tip`, `tip_ms`: whether the last read reached the tip; when a read last did.
-    - `silent_ms`, `idle`: observed silence so far; whether that makes the shard idle (W3).
-    - `next_watermark`: watermark of a record that waits above the emit limit (W1).
-    - `held_ms`, `held_batches`: how long alignment has held the shard so far.
-    - `behind_ms`: MillisBehindLatest of the last read.
     - `ended_ms`: when the end of the shard was seen.
     - `done`: this AvailableNow run has finished the shard.
     - `empty_windows`: how many reads in a row ended without progress and before the tip.
@@ -52,16 +58,12 @@ class ShardOffset:
 
     shard: Shard
     state: ShardState
+    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
+    silence: Silence = Silence()  # noqa: RUF009 - is frozen
+    held: Held = Held()
+    idle: bool = False
     records: int = 0
     last_records: int = 0
-    at_tip: bool = False
-    tip_ms: int | None = None
-    silent_ms: int = 0
-    idle: bool = False
-    next_watermark: int | None = None
-    held_ms: int = 0
-    held_batches: int = 0
-    behind_ms: int | None = None
     ended_ms: int | None = None
     done: bool = False
     empty_windows: int = 0
@@ -74,7 +76,7 @@ class ShardOffset:
     @property
     def alignment_watermark(self) -> int | None:
         """The watermark with which the shard enters the global minimum (W1)."""
-        return self.state.watermark if self.next_watermark is None else self.next_watermark
+        return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as JSON: pickling a frozen dataclass takes five times as long, and tasks may carry a thousand."""
@@ -85,47 +87,40 @@ class ShardOffset:
         entries = {
             **shard_to_json(self.shard),
             "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
-            "records": self.records,
-            "lastRecords": self.last_records,
-            "atTip": self.at_tip,
-            "tipMs": self.tip_ms,
-            "silentMs": self.silent_ms,
-            "idle": self.idle,
-            "nextWatermark": self.next_watermark,
-            "heldMs": self.held_ms,
-            "heldBatches": self.held_batches,
-            "millisBehindLatest": self.behind_ms,
+            "seen": self.seen.to_json() or None,
+            "silence": _without_zeros({"ms": self.silence.ms, "tipMs": self.silence.tip_ms}),
+            "held": _without_zeros({"ms": self.held.ms, "batches": self.held.batches}),
+            "idle": self.idle or None,
+            "records": self.records or None,
+            "lastRecords": self.last_records or None,
             "endedMs": self.ended_ms,
-            "done": self.done,
-            "emptyWindows": self.empty_windows,
+            "done": self.done or None,
+            "emptyWindows": self.empty_windows or None,
         }
-        # zero is omitted, except where a missing entry means "unknown"
-        zero_is_written = {"nextWatermark", "millisBehindLatest", "endedMs", "tipMs"}
-        return {
-            name: value for name, value in entries.items() if value or (name in zero_is_written and value is not None)
-        }
+        return {name: value for name, value in entries.items() if value is not None}
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
         """The inverse of `to_json`."""
         shard = shard_from_json(entries)
+        silence, held = entries.get("silence", {}), entries.get("held", {})
         return cls(
             shard=shard,
             state=ShardState.from_json({**entries["state"], "parents": shard.parents}),
+            seen=ShardObservation.from_json(entries.get("seen", {})),
+            silence=Silence(silence.get("ms", 0), silence.get("tipMs")),
+            held=Held(held.get("ms", 0), held.get("batches", 0)),
+            idle=entries.get("idle", False),
             records=entries.get("records", 0),
             last_records=entries.get("lastRecords", 0),
-            at_tip=entries.get("atTip", False),
-            tip_ms=entries.get("tipMs"),
-            silent_ms=entries.get("silentMs", 0),
-            idle=entries.get("idle", False),
-            next_watermark=entries.get("nextWatermark"),
-            held_ms=entries.get("heldMs", 0),
-            held_batches=entries.get("heldBatches", 0),
-            behind_ms=entries.get("millisBehindLatest"),
             ended_ms=entries.get("endedMs"),
             done=entries.get("done", False),
             empty_windows=entries.get("emptyWindows", 0),
         )
+
+
+def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
+    return {name: value for name, value in entries.items() if value} or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from .batch_offset import EMIT_NOTHING, BatchOffset
+from .offset import EMIT_NOTHING, BatchOffset
 from .shard_grouping import is_held, readable_shards
 
 
@@ -33,7 +33,9 @@ class QueryProgress:
         """Counts and rates as plain values."""
         offset = self.reached
         entries = offset.shards.values()
-        behind = [entry.behind_ms for entry in entries if entry.behind_ms is not None and not entry.state.ended]
+        behind = [
+            entry.seen.behind_ms for entry in entries if entry.seen.behind_ms is not None and not entry.state.ended
+        ]
         return {
             "batch": offset.batch,
             "streams": sorted({entry.shard.stream for entry in entries}),
@@ -42,7 +44,7 @@ class QueryProgress:
             "tasks": offset.tasks,
             "idle": sum(entry.idle for entry in entries),
             "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
-            "atTip": sum(entry.at_tip for entry in entries),
+            "atTip": sum(entry.seen.at_tip for entry in entries),
             "lastBatchRecords": self.records,
             "lastBatchBytes": self.bytes,
             "recordsPerSecond": round(self.records / self.seconds, 1),

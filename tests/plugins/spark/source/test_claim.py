@@ -8,12 +8,14 @@ import zlib
 
 import pytest
 
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.source.read_claim import ReadClaim, ShardReadRange
+from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 DYNAMODB_ITEM = 400_000
+TIP_SEEN_MS = 1_800_000_000_000, 1_800_000_000_001
 
 
 def claim_of(shards: int) -> ReadClaim:
@@ -27,11 +29,18 @@ def claim_of(shards: int) -> ReadClaim:
 
     return ReadClaim(
         {
-            f"flights/shardId-{n:012}": ShardReadRange(
-                state(), state(), 9, (number(), -1), (number(), -1), tip_seen_ms=(1_800_000_000_000, 1_800_000_000_001)
+            f"flights/shardId-{n:012}": ShardRead(
+                state(),
+                state(),
+                9,
+                900,
+                (number(), -1),
+                (number(), -1),
+                ShardObservation(True, TIP_SEEN_MS, behind_ms=0),
             )
             for n in range(shards)
-        }
+        },
+        began_ms=1_800_000_000_000,
     )
 
 
@@ -47,7 +56,7 @@ def test_a_claim_that_is_not_compressed_is_read():
     assert ReadClaim.from_bytes(zlib.decompress(claim_of(2).to_bytes())) == claim_of(2)
 
 
-@pytest.mark.parametrize("stored", [b"", b"other", b"{}", json.dumps({"v": 2}).encode(), claim_of(2).to_bytes()[:-9]])
+@pytest.mark.parametrize("stored", [b"", b"other", b"{}", json.dumps({"v": 3}).encode(), claim_of(2).to_bytes()[:-9]])
 def test_other_content_is_an_error_that_shows_it(stored):
     with pytest.raises(StateError, match="a claim"):
         ReadClaim.from_bytes(stored)

@@ -26,7 +26,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..outages import is_outage
 from ..service.planning_port import PlanningPort
-from .batch_offset import BatchOffset
+from .offset import BatchOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 

@@ -1,0 +1,97 @@
+"""ShardObservation: what one read saw of a shard, beside its records. Silence: what several reads saw of its silence (W3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recordpublisher.publishers.shards import Shard
+
+from ..shards.shard_json import shard_from_json, shard_to_json
+
+
+@dataclass(frozen=True, slots=True)
+class ShardObservation:
+    """What one read saw of a shard. Times are epoch ms.
+
+    - `at_tip`: the last read stood at the tip, and all records were emitted.
+    - `tip_seen_ms`: when the first and the last response at the tip arrived.
+    - `past_event_time`: the next record is above the bound `until_event_time`; `next_watermark` is its watermark (W1).
+    - `silent_ms`: for how long the read observed the shard silent (W3).
+    - `behind_ms`: MillisBehindLatest of the last response; None without one, or where the service does not tell.
+    - `children`: what the ended shard named as its children.
+    - `failure`: the error of the last call, if the read ended while it was tried again.
+    """
+
+    at_tip: bool = False
+    tip_seen_ms: tuple[int, int] | None = None
+    past_event_time: bool = False
+    next_watermark: int | None = None
+    silent_ms: int = 0
+    behind_ms: int | None = None
+    children: tuple[Shard, ...] = ()
+    failure: str | None = None
+
+    def had_response(self, records: int) -> bool:
+        """Whether the service responded to any request of this read, which returned so many records."""
+        return records > 0 or self.behind_ms is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict. What has its default is omitted."""
+        entries = {
+            "atTip": self.at_tip or None,
+            "tipSeenMs": self.tip_seen_ms and list(self.tip_seen_ms),
+            "pastEventTime": self.past_event_time or None,
+            "nextWatermark": self.next_watermark,
+            "silentMs": self.silent_ms or None,
+            "millisBehindLatest": self.behind_ms,
+            "children": [shard_to_json(child) for child in self.children] or None,
+            "failure": self.failure,
+        }
+        return {name: value for name, value in entries.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardObservation:
+        """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError."""
+        tip_seen_ms = entries.get("tipSeenMs")
+        return cls(
+            at_tip=entries.get("atTip", False),
+            tip_seen_ms=None if tip_seen_ms is None else (tip_seen_ms[0], tip_seen_ms[1]),
+            past_event_time=entries.get("pastEventTime", False),
+            next_watermark=entries.get("nextWatermark"),
+            silent_ms=entries.get("silentMs", 0),
+            behind_ms=entries.get("millisBehindLatest"),
+            children=tuple(map(shard_from_json, entries.get("children", ()))),
+            failure=entries.get("failure"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """For how long a shard that is read in several runs was observed silent: `ms`, up to the last response at the tip, at `tip_ms`.
+
+    `tip_ms` is None after a read that ended before the tip.
+    """
+
+    ms: int = 0
+    tip_ms: int | None = None
+
+    def after(self, seen: ShardObservation, records: int) -> Silence:
+        """The silence after one more read (W3).
+
+        Within a read the fetcher's own observation counts (`IdlenessTimer`). Between two reads this differs from the fetcher, which counts
+        at most a few seconds of the time between two responses, since a response may be older than its arrival. Here the later read starts
+        at the position where the earlier one ended: when both were at the tip, nothing arrived between them, however long that was.
+
+        A read without any response changes nothing (fan-out may send its first event only after 5 s). Records, or a read that ended before
+        the tip, reset the silence.
+        """
+        if not seen.had_response(records):
+            return self
+        first_ms, last_ms = seen.tip_seen_ms or (0, None)
+        tip_ms = last_ms if seen.at_tip else None
+        if records or seen.past_event_time or not seen.at_tip:
+            return Silence(0, tip_ms)
+        between = 0 if self.tip_ms is None else max(0, first_ms - self.tip_ms)
+        return Silence(self.ms + between + seen.silent_ms, tip_ms)
