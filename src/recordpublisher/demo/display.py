@@ -107,7 +107,9 @@ def state_of(entry: dict[str, Any]) -> Text:
     if entry["idle"]:
         return Text("idle", style="cyan")
     return (
-        Text("held back", style="yellow") if entry.get("nextWatermark") is not None else Text("reading", style="green")
+        Text("held back", style="yellow")
+        if entry.get("seen", {}).get("nextWatermark") is not None
+        else Text("reading", style="green")
     )
 
 
