@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -251,7 +250,6 @@ def page() -> str:
     parts += [
         CODES.format(codes=_codes()),
         _classification(),
-        _tree(),
         "<!-- made by docs/errors_page.py (make docs): change that file, not this page -->",
     ]
     return "\n\n".join(parts) + "\n"
@@ -300,8 +298,3 @@ def _classification() -> str:
     ]
     head = "## What happens on which error\n\n| what was raised | error | what happens (`Remedy`) |\n|---|---|---|\n"
     return head + "\n".join(lines)
-
-
-def _tree() -> str:
-    """The classes in Python."""
-    return f"## Classes in Python\n\nEach is `rp.<name>`. A `KinesisError` has `api` and `code`.\n\n```text\n{inspect.getdoc(errors)}\n```"

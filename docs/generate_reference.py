@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import copy
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,7 +20,7 @@ from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METR
 from recordpublisher.plugins.spark.peers.option_table import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
-NOTE = "Written by `make docs` from the docstrings: change the code, not this page."
+NOTE = "<!-- made by make docs from the code: change the code, not this page -->"
 
 AREAS = {
     "reading": ("Reading", ["DataFetcher", "consume", "stream", "export_metrics", "Alarm", "AlarmKind"]),
@@ -83,7 +86,7 @@ def pages() -> dict[str, str]:
 
 def _area_page(area: str) -> str:
     title, names = AREAS[area]
-    parts = [f"# {title}", NOTE, "`import recordpublisher as rp`; every name here is `rp.<name>`."]
+    parts = [f"# {title}", AREA_WORDS]
     if area == "plugins":
         parts.append(PLUGIN_WORDS)
     parts += [ENTRIES.entry(name, getattr(rp, name)) for name in names]
@@ -91,8 +94,11 @@ def _area_page(area: str) -> str:
         module = import_module(f"recordpublisher.{module_name}")
         parts.append(f"## From `{module.__name__}`")
         parts += [ENTRIES.entry(name, getattr(module, name), level=3) for name in further]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, NOTE]) + "\n"
 
+
+AREA_WORDS = """`import recordpublisher as rp`; every name is `rp.<name>`, if no other module is named. Of each member here is the first
+sentence; `help(rp.Sink.flush)`, or your editor, has the rest."""
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""
@@ -110,19 +116,16 @@ def _metrics_page() -> str:
             ("Of a shard", SHARD_METRICS, EXPORTED_SHARD_METRICS),
         )
     ]
-    return "\n\n".join(["# Metrics", NOTE.replace("docstrings", "table of metrics"), METRICS_WORDS, *tables]) + "\n"
+    return "\n\n".join(["# Metrics", METRICS_WORDS, *tables, NOTE]) + "\n"
 
 
-METRICS_WORDS = """`fetcher.metrics()` returns a plain dict: `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`.
-You need not configure anything, and the call sends no request to the service. A gauge of a silent or held shard keeps growing; it does
-not vanish.
+METRICS_WORDS = """What a job counts and measures, without any setting. `fetcher.metrics()` returns a plain dict:
+`{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
+Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
 
-Values are numbers, booleans or text; `null` (None) means that the value is not known yet. Counters start at 0 with each start of
-the job. Names are Flink's where Flink has them. What to monitor, and the alarms that need no metrics: [Monitor a
-job](../operate/watch-a-job.md). Spark shows its own in `query.lastProgress`: see [Spark](../spark/README.md).
-
-Prometheus gets the same values in seconds and bytes, with the labels `subtask`, and `stream` and `shard` for a shard. A text becomes
-a label of a metric that is always 1. See [Export metrics](../operate/export-metrics.md)."""
+Prometheus gets seconds and bytes, with the labels `subtask`, `stream` and `shard`; a text becomes a label of a metric that is always 1
+([export](../operate/export-metrics.md)). What to watch: [monitor a job](../operate/watch-a-job.md). Spark has [its
+own](../spark/README.md#monitoring-it)."""
 
 
 def _spark_options_page() -> str:
@@ -131,8 +134,7 @@ def _spark_options_page() -> str:
         + "\n".join(map(_spark_option_row, options))
         for name, options in PEERS.items()
     ]
-    note = NOTE.replace("docstrings", "table of options")
-    return "\n\n".join(["# Options of other connectors for Spark", note, SPARK_OPTIONS_WORDS, *tables]) + "\n"
+    return "\n\n".join(["# Options of other connectors for Spark", SPARK_OPTIONS_WORDS, *tables, NOTE]) + "\n"
 
 
 def _spark_option_row(option: PeerOption) -> str:
@@ -144,32 +146,58 @@ def _spark_option_row(option: PeerOption) -> str:
     return f"| `{option.key}` | {ours} | {values or unit} | {option.default} |"
 
 
-SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by the keys and for the values of their
-documentation, compared without case. An option that has no equal here is an error that says what to use instead. If ours is given too, or
-another spelling of it, both must have the same value. An endpoint of AWS also sets the region, if that is not given. A time for the start
-(`AT_TIMESTAMP 2023-08-30T19:00:05Z`) becomes `flink.stream.initpos.timestamp`. JSON with [a start for each
-shard](../spark/README.md#where-a-query-starts) is taken in the form in which qubole and awslabs store positions, too.
+SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by their keys and values, compared without
+case. One that has no equal here is an error that says what to use instead. Where a default of theirs means something else, ours
+holds, and a warning names both. An endpoint of AWS also sets the region. Move a job: [from awslabs](../migrate/from-awslabs.md),
+[qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
 
-Where a default of theirs means something else than ours, ours holds, and a warning names both. An option that neither they nor we have
-is ignored with a warning, also behind the prefix `kinesis.`.
-
-The keys of awslabs and qubole are those of their README and their code at that version. Databricks has no version of its connector: the
-keys are those that its list of `DataStreamReader` options has for Databricks Runtime 19; of these `consumerNamePrefix` is there from 16.0,
-`streamARN`, `registeredConsumerId`, `registeredConsumerIdType` and `serviceCredential` from 16.1, `maxPartitions` from 19. The list was
-seen in a copy, not at Databricks itself.
-
-How to move a job: [from awslabs](../migrate/from-awslabs.md), [from qubole](../migrate/from-qubole.md),
-[from Databricks](../migrate/from-databricks.md)."""
+The keys are those of their README and code at that version; those of Databricks are of its list for Runtime 19, seen in a copy."""
 
 
 def _command_line_page() -> str:
     group: Any = typer.main.get_command(app)
-    helps = {"recordpublisher": group, **_commands("recordpublisher", group)}
-    parts = ["# Command line", NOTE.replace("docstrings", "commands' `--help`"), COMMAND_LINE_WORDS]
-    for name, one in helps.items():
-        text = one.get_help(one.context_class(one, info_name=name, terminal_width=100))
-        parts.append(f"## {name}\n\n```text\n{text}\n```")
-    return "\n\n".join(parts) + "\n"
+    commands = _commands("recordpublisher", group)
+    common = _common_options(commands.values())
+    parts = [
+        "# Command line",
+        COMMAND_LINE_WORDS,
+        f"```text\n{_told(common)}\n```",
+        f"## recordpublisher\n\n```text\n{_help('recordpublisher', group)}\n```",
+    ]
+    for name, one in commands.items():
+        own = copy(one)
+        own.params = [option for option in one.params if _described(option) not in common]
+        own.add_help_option = False
+        here = [
+            _described(option)[0]
+            for option in one.params
+            if _described(option) in common and _described(option)[0] not in EVERYWHERE
+        ]
+        also = f"\n  {', '.join(here)}: see above" if here else ""
+        parts.append(f"## {name}\n\n```text\n{_help(name, own)}{also}\n```")
+    return "\n\n".join([*parts, NOTE]) + "\n"
+
+
+EVERYWHERE = ("--verbose", "--debug", "--log-format")
+
+
+def _common_options(commands: Iterable[Any]) -> dict[tuple[str, str], Any]:
+    """The options that eight commands or more have with the same words."""
+    found = [option for one in commands for option in one.params if option.param_type_name == "option"]
+    counts = Counter(map(_described, found))
+    return {_described(option): option for option in found if counts[_described(option)] >= 8}
+
+
+def _described(option: Any) -> tuple[str, str]:
+    return max(option.opts, key=len), getattr(option, "help", None) or ""
+
+
+def _told(common: Mapping[tuple[str, str], Any]) -> str:
+    return "\n".join(f"{', '.join(sorted(option.opts, key=len)):<24}  {words}" for (_, words), option in common.items())
+
+
+def _help(name: str, one: Any) -> str:
+    return str(one.get_help(one.context_class(one, info_name=name, terminal_width=100)))
 
 
 def _commands(name: str, group: Any) -> dict[str, Any]:
@@ -193,9 +221,11 @@ def _page_of(path: str) -> Any:
 ENTRIES = _page_of("docs/reference_entries.py")
 
 
-COMMAND_LINE_WORDS = """Needs the extra `cli`. `python -m recordpublisher` is the same. Results go to stdout, everything else to stderr.
+COMMAND_LINE_WORDS = """What each command does, with its options. Needs the extra `cli`; `python -m recordpublisher` is the same.
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line;
+`--debug` shows the traceback.
 
-Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line on stderr; `--debug` shows the traceback."""
+Every command has `-h`, `-v`, `--debug` and `--log-format`. Most that call the service have these too, and name them:"""
 
 
 def main() -> None:

@@ -199,14 +199,13 @@ NOT_CALLED = {
         ),
     ),
 }
-WORDS = """The least rights for each feature. The policy of a job is that of every feature that it uses: one document for each, or
-all statements in one. Replace region, account and names. A test runs each feature under exactly this policy, and checks that every
-action is called, except those that the tables call rare.
+WORDS = """The least rights for each feature; a job needs those of every feature that it uses. Replace region, account and names. If
+the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy. Metrics, files,
+databases and the tracker need no rights.
 
-Metrics need no rights: the `cloudwatch` exporter writes log lines (embedded metric format), and the agent or the platform that
-collects the log sends them. Files, databases and the tracker need none either.
-
-If the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy."""
+If an action is denied, the job ends with an error that names it, unless the last column says otherwise. A test runs each feature
+under exactly this policy."""
+NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
 
 def policy(*features: str) -> dict[str, Any]:
@@ -229,15 +228,25 @@ def document(actions: Iterable[Action]) -> dict[str, Any]:
 
 def page() -> str:
     """The page as Markdown."""
-    parts = ["# IAM policies", "Written by `make docs`: change `docs/iam_policies.py`, not this page.", WORDS]
+    parts = ["# IAM policies", WORDS]
     sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
     sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
     for title, words, actions in sections:
         rows = "\n".join(map(_row, actions))
         table = f"| action | for | rare | if it is denied |\n|---|---|---|---|\n{rows}"
-        parts += [f"## {title}", words, table, f"```json\n{json.dumps(document(actions), indent=2)}\n```"]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {title}", words, table, f"```json\n{_compact(document(actions))}\n```"]
+    return "\n\n".join([*parts, NOTE]) + "\n"
 
 
 def _row(action: Action) -> str:
-    return f"| `{action.name}` | {action.purpose} | {action.rare} | {action.without or 'an error that names it'} |"
+    return f"| `{action.name}` | {action.purpose} | {action.rare} | {action.without} |"
+
+
+def _compact(policy: dict[str, Any]) -> str:
+    """A statement in three lines."""
+    statements = [
+        ",\n     ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in one.items())
+        for one in policy["Statement"]
+    ]
+    between = "},\n    {"
+    return f'{{"Version": "{policy["Version"]}",\n "Statement": [\n    {{{between.join(statements)}}}]}}'

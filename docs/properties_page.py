@@ -1,49 +1,72 @@
-"""The reference page of properties, from their declarations."""
+"""The page of properties: a table for each group, from their declarations. Run by `make docs`."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from recordpublisher.cli.commands.properties import all_properties, default_text, grouped, valid_text
 from recordpublisher.publishers.properties.declaration import Property
 
-_INTRODUCTION = """# Properties
+INTRODUCTION = """# Properties
 
-Written by `make docs`: change the declarations in the code, not this page.
+Every setting of a job: look one up by its key, default or meaning. They come from a Java properties file (`Properties.from_file`),
+a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
+(`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives.
 
-A property has one key, compared without case. A job's properties are a mapping in Python, options in Spark, or a Java properties
-file (`Properties.from_file`). In Python they are keyword arguments, too: the key without `flink.` or `aws.`, with `_` for each dot
-(`rp.consume("orders", request_timeout="10s")`). Where a table names a shorter one, both are accepted. A value that does not parse is a
-`ConfigurationError` that names key, value and what is valid; an unknown key is a warning with the nearest known key, also without its
-prefix (`initpos`, `region`). Only keys of another name space (`my.own.key`) are ignored.
-
-Defaults are those of FLIP-128 for its keys, and those of the Flink connector for all others. Where the connector's default differs, it is
-given in parentheses.
-"""
+Keys are compared without case. An empty default: not set. Numbers are whole; where *duration* or *size* is valid, texts such as
+`10s`, `5m` or `64mb` are too. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest known one; keys of
+another name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the connector's
+differs, it is in parentheses. """
+ORDER = (
+    "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Retries", "Discovery and state", "Memory",
+    "Values and time", "Formats", "Sinks", "Kinesis sink", "Alarms", "Metrics", "Spark",
+)  # fmt: skip
+"""The groups, whatever was imported first; others follow."""
+SHORTER = (
+    (r"^a text that is not empty$", "text"),
+    (r", or a duration such as \w+", ", duration"),
+    (r", or a size such as \w+", ", size"),
+    (r"a (?:whole )?number of at least (\S+?)(?=,| |$)", r"from \1"),
+    (r"a (?:whole )?number from ", "from "),
+)
+"""What error messages say in whole sentences, in the words of a table."""
+RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)")
 
 
 def page() -> str:
-    """The whole page in Markdown, one table for each group."""
-    tables = [f"## {group}\n\n{_table(members)}" for group, members in grouped(all_properties()).items()]
-    return "\n".join([_INTRODUCTION, *tables])
+    """The whole page."""
+    groups = sorted(
+        grouped(all_properties()).items(),
+        key=lambda group: (group[0] not in ORDER, [*ORDER, group[0]].index(group[0])),
+    )
+    tables = [f"## {group}\n\n{_table(members)}" for group, members in groups]
+    return "\n".join([INTRODUCTION, *tables])
 
 
 def _table(members: list[Property[Any]]) -> str:
     head = "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
-    return head + "".join(
-        f"| `{one.spelling}` | {_default(one)} | {_cell(valid_text(one))} | {_meaning(one)} |\n" for one in members
-    )
+    rows = ((f"`{one.spelling}`", _default(one), _valid(one), _meaning(one)) for one in members)
+    return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _default(declared: Property[Any]) -> str:
-    elsewhere = f" (connector: {_cell(declared.connector)})" if declared.connector else ""
-    return _cell(default_text(declared)) + elsewhere
+    elsewhere = f"(connector: {_cell(declared.connector)})" if declared.connector else ""
+    own = "" if declared.default is None else _cell(default_text(declared))
+    return " ".join(filter(None, [own, elsewhere]))
+
+
+def _valid(declared: Property[Any]) -> str:
+    text = valid_text(declared)
+    for words, shorter in SHORTER:
+        text = re.sub(words, shorter, text)
+    return _cell(text)
 
 
 def _meaning(declared: Property[Any]) -> str:
     also = "".join(f" Also spelt `{alias}`." for alias in declared.aliases if f"`{alias}`" not in declared.sentence)
     keyword = f" Keyword argument: `{declared.argument}`." if declared.argument else ""
-    return _cell(declared.sentence) + also + keyword
+    return _cell(RULES.sub("", declared.sentence)) + also + keyword
 
 
 def _cell(text: str) -> str:

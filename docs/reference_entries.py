@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import enum
 import inspect
 import re
@@ -27,9 +28,17 @@ def entry(name: str, thing: Any, level: int = 2) -> str:
         return "\n\n".join([head, inspect.getdoc(thing) or "", "\n".join(members)])
     if is_typeddict(thing):
         return f"{head}\n\n{inspect.getdoc(thing)}\n\n{SETTINGS_WORDS}"
-    parts = [head, f"```python\n{_signature(name, thing, 110)}\n```", inspect.getdoc(thing) or ""]
+    parts = [head, *_call(name, thing), RULES.sub("", inspect.getdoc(thing) or "")]
     members = list(_members(thing)) if inspect.isclass(thing) else []
     return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])
+
+
+def _call(name: str, thing: Any) -> list[str]:
+    """How it is called; of a dataclass whose fields are all explained below, these say it."""
+    fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
+    if fields and fields <= _attribute_words(Path(inspect.getfile(thing)), thing.__name__).keys():
+        return []
+    return [f"```python\n{_signature(name, thing, 110)}\n```"]
 
 
 def _alias_words(name: str) -> str:
@@ -44,15 +53,15 @@ def _members(owner: type) -> Iterator[str]:
     attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
     for name, words in attributes.items():
         if not name.startswith("_"):
-            yield f"- `{name}`: {one_line(words)}"
+            yield f"- `{name}`: {first_sentence(words)}"
     for name, member in vars(owner).items():
         if name.startswith("_") or name in attributes:
             continue
         if isinstance(member, (property, cached_property)):
-            yield f"- `{name}`: {one_line(inspect.getdoc(member))}"
+            yield f"- `{name}`: {first_sentence(inspect.getdoc(member))}"
         elif isinstance(member, (staticmethod, classmethod)) or inspect.isfunction(member):
             function = getattr(owner, name)
-            yield f"- `{_signature(name, function)}`: {one_line(inspect.getdoc(function))}"
+            yield f"- `{_signature(name, function)}`: {first_sentence(inspect.getdoc(function))}"
 
 
 def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
@@ -107,5 +116,12 @@ def _annotation(annotation: Any, before: str) -> str:
     return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
 
 
-def one_line(words: str | None) -> str:
-    return re.sub(r"\s+", " ", words or "").strip()
+RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)")
+"""Ids of rules, which are not for users."""
+
+
+def first_sentence(words: str | None) -> str:
+    """The first sentence of a docstring, and those that say what is raised or the default."""
+    text = RULES.sub("", re.sub(r"\s+", " ", words or "").strip())
+    first, *others = re.split(r"(?<=[.;:])\s(?=[A-Z`])", text)
+    return " ".join([first, *(each for each in others if each.startswith(("Raises:", "Default:")))])

@@ -92,9 +92,7 @@ def test_an_unknown_command_is_bad_configuration():
     assert command("unknown").returncode == 2
 
 
-@pytest.mark.parametrize(
-    "arguments", [("properties",), ("properties", "--json"), ("properties", "--markdown"), ("plugins",)]
-)
+@pytest.mark.parametrize("arguments", [("properties",), ("properties", "--json"), ("plugins",)])
 def test_a_closed_pipe_ends_the_command_without_an_error(arguments):
     read_end, output = os.pipe()
     os.close(read_end)

@@ -49,3 +49,15 @@ def test_every_command_is_on_the_page():
         assert f"## recordpublisher {name}\n" in PAGES["command-line.md"]
         for below in getattr(command, "commands", {}):
             assert f"## recordpublisher {name} {below}\n" in PAGES["command-line.md"]
+
+
+def test_every_property_is_in_a_table():
+    from recordpublisher.publishers.properties.declaration import declared_properties
+
+    assert [one.key for one in declared_properties() if f"| `{one.spelling}` |" not in PAGES["properties.md"]] == []
+
+
+def test_an_option_that_every_command_has_is_told_once():
+    page = PAGES["command-line.md"]
+
+    assert page.count("Show tracebacks") == 2  # of the program itself, and among the common ones
