@@ -6,6 +6,7 @@ FIRST ?= 0
 BIN := .venv/bin
 RESEARCH := PYTHONPATH=research:tests $(BIN)/python -m
 STAMP := .venv/.installed
+DEMO := .venvs/demo
 FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
@@ -14,8 +15,8 @@ LONG := kills or sinks or time or simulation or faults or hostile or compare or 
 
 .PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
-demo: $(STAMP)  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
-	$(BIN)/recordpublisher demo --publisher $(PUBLISHER)
+demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
+	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP)  ## the suite in four minutes: without slow tests, long runs, and with one small Spark job
 	$(BIN)/pytest -p no:cacheprovider -n 2 --dist loadfile -m "not (slow or servers or $(LONG)) and (sample or not spark)"
@@ -197,6 +198,15 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
+	touch $@
+
+# Without development tools. Bytecode is made of what is used, when it is used.
+$(DEMO)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
+	@$(PYTHON) .ci/before_demo.py $(DEMO)
+	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
+	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/stored_wheels.cfg $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e ".[demo]"
 	touch $@
 
 servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with

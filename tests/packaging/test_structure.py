@@ -48,3 +48,22 @@ def test_every_folder_of_the_package_says_what_is_inside():
     ]
 
     assert silent == []
+
+
+TOPICS = {
+    "publishers/kinesis/tls": "connections over TLS, of every transport",
+    "plugins/sinks/kinesis/in_a_job": "the sink in whole jobs",
+    "plugins/spark/jobs": "whole Spark jobs",
+    "local/foreign": "the endpoint beside other Kinesis servers",
+}
+"""Folders of tests whose subject is more than one folder or file of the package."""
+
+
+def test_a_folder_of_tests_has_the_path_of_its_subject():
+    tops = [folder for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file()]
+    folders = {file.parent for top in tops for file in (ROOT / "tests" / top.name).rglob("test_*.py")}
+    paths = {folder.relative_to(ROOT / "tests") for folder in folders if "node_modules" not in folder.parts}
+
+    homeless = {str(path) for path in paths if not (PACKAGE / path).is_dir() and not (PACKAGE / f"{path}.py").is_file()}
+
+    assert homeless == set(TOPICS)

@@ -165,7 +165,7 @@ FIXED_KEYS = [key for key in KEYS if not key.endswith((".", "["))]
 
 
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
-@pytest.mark.parametrize(("number", "key"), enumerate(FIXED_KEYS), ids=FIXED_KEYS)
+@pytest.mark.parametrize(("number", "key"), list(enumerate(FIXED_KEYS)), ids=FIXED_KEYS)
 def test_every_key_accepts_an_odd_value_or_is_a_configuration_error(number, key, empty_folder):
     made({**NEEDED, key: ODD_VALUES[number % len(ODD_VALUES)]})
     assert list(empty_folder.iterdir()) == []
