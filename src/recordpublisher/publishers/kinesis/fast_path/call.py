@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest
+from botocore.exceptions import ClientError
 
 from ..codec.incremental_decoder import IncrementalReadDecoder
-from ..codec.sdk_parser_override import READ, RESPONSE_DECODERS
-from ..error_mapping import NOT_JSON, error_for_code
+from ..codec.sdk_parser_override import READ, RESPONSE_DECODERS, RecordParser
 from .http1_pools import Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .sigv4 import SignedPost
@@ -28,6 +28,7 @@ class _StreamParameter(msgspec.Struct):
 
 
 _STREAM_PARAMETER = msgspec.json.Decoder(_StreamParameter)
+_PARSER = RecordParser()
 
 
 class FastPathCalls:
@@ -56,7 +57,7 @@ class FastPathCalls:
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
         """Return the response as the SDK would; None: the SDK must make this call. `body`: encoded by the caller.
 
-        Raises: KinesisError, the SDK's network errors.
+        Raises: the SDK's ClientError and network errors, which `translate_errors` maps, as for the SDK's own calls.
         """
         route = self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
         if "Timestamp" in parameters:  # the SDK serialises timestamps in its own format
@@ -73,24 +74,12 @@ class FastPathCalls:
             return {READ: reader.body}
         content = cast("BufferedBody", reader).content
         if head.status >= 300:
-            raise _error_from(self._api, head.status, head.headers, content)
+            response = {"status_code": head.status, "headers": head.headers, "body": content}
+            raise ClientError(await _PARSER.parse(response, None), self._api)
         return RESPONSE_DECODERS[f"{self._api}Output"](content)
 
     def _reader(self, head: ResponseHead) -> BodyReader:
         return IncrementalReadDecoder() if self._api == "GetRecords" and head.status < 300 else BufferedBody()
-
-
-def _error_from(api: str, status: int, headers: Any, body: bytes) -> Exception:
-    """The error of a response in the JSON protocol: the code has a name-space prefix, the message key one of two spellings."""
-    try:
-        error = msgspec.json.decode(body)
-    except NOT_JSON:
-        error = {}
-    if not isinstance(error, dict):
-        error = {}
-    code = str(error.get("__type") or headers.get("x-amzn-errortype") or status)
-    message = error.get("message") or error.get("Message") or ("" if error else body.decode(errors="replace"))
-    return error_for_code(api, code.rpartition("#")[2].partition(":")[0], str(message), status)
 
 
 def _text(value: str | bytes) -> str:
