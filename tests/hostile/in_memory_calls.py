@@ -13,13 +13,13 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.codec.sdk_parser_override import RecordParser
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
 from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls
 from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
 from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection
+from recordpublisher.publishers.kinesis.sdk_internals import RecordParser
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

@@ -8,7 +8,7 @@ from __future__ import annotations
 LAYERS = {
     "decode: JSON and base64 straight into records": [
         "publishers/kinesis/codec/read_response.py",
-        "publishers/kinesis/codec/sdk_parser_override.py",
+        "publishers/kinesis/codec/response_decoders.py",
         "publishers/kinesis/codec/incremental_decoder.py",
     ],
     "event frames: splitting, copying, checksum": ["publishers/kinesis/codec/event_stream.py"],

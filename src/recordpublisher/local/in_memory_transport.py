@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
-from recordpublisher.publishers.kinesis.codec.sdk_parser_override import RAW_EVENTS, RESPONSE_DECODERS
+from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
 from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
 
 from .api_errors import ApiError

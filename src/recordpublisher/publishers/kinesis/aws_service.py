@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError
 from ..errors import TransientError
 from ..properties.groups.access import REQUEST_TIMEOUT
 from ..properties.properties import Properties
-from .bounded_http_session import read_body
 from .credentials import session_with_credentials
 from .endpoint import region_of
 from .error_mapping import reject_malformed, translate_errors
+from .sdk_internals import read_body
 
 T = TypeVar("T")
 Response = dict[str, Any]

@@ -30,8 +30,8 @@ from ..properties.groups.access import (
     WEB_IDENTITY_FILE,
 )
 from ..properties.properties import Properties
-from .bounded_http_session import BoundedHttpSession
 from .checked_credentials import CheckedCredentials, check_keys, is_header_text, sdk_errors
+from .sdk_internals import BoundedHttpSession, forget_credentials
 
 
 def provider_name(properties: Properties) -> str:
@@ -156,7 +156,7 @@ class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
         try:
             check_keys(credentials)
         except CredentialRetrievalError:
-            self._credentials = None  # the next attempt loads them again
+            forget_credentials(self)
             raise
 
 

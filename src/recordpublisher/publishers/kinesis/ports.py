@@ -179,7 +179,7 @@ class WritingPort(Protocol):
 class Transport(Protocol):
     """What a `KinesisClient` sends its calls over, and owns. Every method raises the errors of `errors.py` and does not retry.
 
-    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/sdk_parser_override.py`: GetRecords has a
+    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec/response_decoders.py`: GetRecords has a
     `ReadBody` under `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`.
     The latter has `content.readany()`, `close()` and `connection` (None where nothing is read ahead).
     """

@@ -16,13 +16,13 @@ from ..properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
 from ..properties.properties import Properties
 from .ca_bundle import ca_bundle_path
 from .codec.put_records import preset_body, replace_body
-from .codec.sdk_parser_override import RecordParserFactory
 from .credentials import session_with_credentials
 from .endpoint import endpoint_of, region_of
 from .error_mapping import translate_errors
 from .fast_path.call import APIS, FastPathCalls
 from .fast_path.http1_pools import Http1Pools
 from .http2 import make_http2_sender
+from .sdk_internals import RecordParserFactory, http_session_of
 
 _UNLIMITED = 0
 _CONNECT_SECONDS = 10.0
@@ -119,8 +119,7 @@ class SdkTransport:
             return self._clients[purpose]
 
     def _set_up_fast_path(self, client: Any) -> None:
-        http_session = getattr(getattr(client, "_endpoint", None), "http_session", None)
-        self._http1 = http = Http1Pools(http_session, min(_CONNECT_SECONDS, self._seconds))
+        self._http1 = http = Http1Pools(http_session_of(client), min(_CONNECT_SECONDS, self._seconds))
         self._fast_path.update({api: FastPathCalls(self._session, client, http, api) for api in APIS})
 
     def _create(self) -> Any:

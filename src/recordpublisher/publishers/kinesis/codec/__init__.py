@@ -1,1 +1,1 @@
-"""Decoding responses and encoding requests. Start at `sdk_parser_override.py`."""
+"""Decoding responses and encoding requests. Start at `response_decoders.py`."""

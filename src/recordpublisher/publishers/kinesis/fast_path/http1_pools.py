@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..sdk_internals import tls_context_for
 from .body_read_scheduler import BodyReadScheduler
 from .http1_pool import Http1ConnectionPool
 
@@ -39,12 +39,8 @@ class Http1Pools:
             await pool.close()
 
     def _new_pool(self, url: str) -> Http1ConnectionPool | None:
-        try:
-            is_plain = self._session._proxy_config.proxy_url_for(url) is None and not urlsplit(url).query
-            tls = self._session._sessions[None].connector._ssl
-        except (AttributeError, KeyError, TypeError):
-            return None  # the SDK's session is being opened, or this version keeps it elsewhere
-        if not is_plain or not isinstance(tls, ssl.SSLContext):
+        tls = tls_context_for(self._session, url)
+        if tls is None or urlsplit(url).query:
             return None
         return Http1ConnectionPool(
             url, tls if url.startswith("https:") else None, self._connect_seconds, self._read_buffer, self._scheduler

@@ -1,0 +1,131 @@
+"""Everything that uses private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each, on the newest SDK.
+
+The classes replace methods of the SDK's; the functions return None where a version of the SDK keeps something elsewhere, and the SDK then
+makes the call itself.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterable
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
+from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+
+from .codec.response_decoders import RESPONSE_DECODERS
+from .error_mapping import MalformedResponseError, check_response_size
+
+
+def http_session_of(client: Any) -> Any | None:
+    """The HTTP session with which a client of the SDK sends."""
+    return getattr(getattr(client, "_endpoint", None), "http_session", None)
+
+
+def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
+    """How the SDK's HTTP session checks the certificate of `url`. None when it uses a proxy, or has not connected yet."""
+    try:
+        is_direct = http_session._proxy_config.proxy_url_for(url) is None
+        tls = http_session._sessions[None].connector._ssl
+    except (AttributeError, KeyError, TypeError):
+        return None
+    return tls if is_direct and isinstance(tls, ssl.SSLContext) else None
+
+
+def forget_credentials(session: Any) -> None:
+    """Let an SDK session load its credentials again at the next call."""
+    session._credentials = None
+
+
+class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
+    """Reads bodies itself: the SDK would read one without an end until the deadline, however much that is."""
+
+    async def send(self, request: Any) -> Any:
+        """Send a request of the SDK. Raises: as the SDK's client does, MalformedResponseError for a body that is too long."""
+        is_stream, request.stream_output = request.stream_output, True  # so that the SDK does not read the body
+        response = await super().send(request)
+        bounded = _BoundedResponse(response.url, response.status_code, response.headers, response.raw)
+        if not is_stream:
+            await bounded.content
+        return bounded
+
+
+class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyped
+    _content: bytes | None
+
+    async def _content_prop(self) -> bytes:
+        if self._content is None:
+            try:
+                check_response_size(self.raw.content_length or 0)
+                self._content = await read_body(self.raw.content.iter_any(), self.url)
+            except BaseException:
+                self.raw.close()
+                raise
+        return self._content
+
+
+async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
+    """All of a body. Raises: MalformedResponseError when it is too long, and the SDK's errors, so that the SDK tries again."""
+    read: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in chunks:
+            size += len(chunk)
+            check_response_size(size)
+            read.append(chunk)
+    except TimeoutError as error:
+        raise ReadTimeoutError(endpoint_url=url, error=error) from error
+    except aiohttp.ClientError as error:
+        raise ConnectionClosedError(endpoint_url=url, error=error) from error
+    return b"".join(read)
+
+
+class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
+    """The SDK's JSON parser, with our own decoders for the most frequent responses.
+
+    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6-1.0 us here. Error responses, headers and all
+    other operations are left to the SDK, as are signing and credentials. One difference: a malformed or truncated JSON body is an error
+    here, while the SDK takes it for an empty response.
+    """
+
+    async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
+        if shape is None or shape.name not in RESPONSE_DECODERS:
+            parsed: dict[str, Any] = await super()._do_parse(response, shape)
+            return parsed
+        decoded = RESPONSE_DECODERS[shape.name](response["body"])
+        self._inject_response_metadata(decoded, response["headers"])
+        return decoded
+
+    def _handle_json_body(self, raw_body: bytes, shape: Any) -> dict[str, Any]:
+        body = msgspec.json.decode(raw_body, type=dict) if raw_body else {}
+        try:
+            parsed: dict[str, Any] = self._parse_shape(shape, body)
+        except Exception as error:  # the SDK trusts the types of values, and raises whatever comes of it
+            raise MalformedResponseError(f"not a {shape.name}: {error}") from error
+        return parsed
+
+    def _parse_body_as_json(self, body_contents: bytes) -> dict[str, Any]:
+        """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object of strings."""
+        try:
+            parsed = super()._parse_body_as_json(body_contents)
+        except RecursionError:
+            parsed = {}
+        if not isinstance(parsed, dict):
+            return {"message": str(parsed)}
+        return {name: str(value) for name, value in parsed.items() if value is not None}
+
+
+class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
+    """The session component `response_parser_factory`; parsers have no state, so one is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parser = RecordParser()
+
+    def create_parser(self, protocol_name: str) -> Any:
+        """The parser of a protocol: ours for JSON, the SDK's own otherwise (STS)."""
+        return self._parser if protocol_name == "json" else super().create_parser(protocol_name)

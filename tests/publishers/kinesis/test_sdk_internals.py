@@ -1,0 +1,113 @@
+"""The private parts of the SDK that are used exist in the version that is installed: the newest, in `make newest-*`."""
+
+import ast
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.parsers import AioJSONParser
+from aiobotocore.session import AioSession
+from botocore.exceptions import EndpointConnectionError
+
+from recordpublisher.publishers.kinesis.sdk_internals import http_session_of, tls_context_for
+
+from processes.command_line import ROOT
+
+SOURCE = ROOT / "src/recordpublisher"
+OF_CLASSES = [
+    (AioJSONParser, "_do_parse"),
+    (AioJSONParser, "_handle_json_body"),
+    (AioJSONParser, "_inject_response_metadata"),
+    (AioJSONParser, "_parse_body_as_json"),
+    (AioJSONParser, "_parse_shape"),
+    (AioAWSResponse, "_content_prop"),
+]
+OF_INSTANCES = {
+    "AioSession._credentials": AioSession,
+    "AIOHTTPSession._proxy_config": AIOHTTPSession,
+    "AIOHTTPSession._sessions": AIOHTTPSession,
+    "AioAWSResponse._content": lambda: AioAWSResponse("", 200, {}, None),
+}
+REACHING = {
+    "publishers/kinesis/sdk_internals.py": "the AWS SDK",
+    "publishers/kinesis/read_buffers.py": "asyncio",
+    "local/http/goaway.py": "h2 and hypercorn",
+}
+"""The only files that may use private attributes of other libraries."""
+
+
+@pytest.mark.parametrize(("owner", "name"), OF_CLASSES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_method_that_is_replaced_exists_in_the_sdk(owner, name):
+    assert hasattr(owner, name), f"{owner.__name__}.{name} is gone from the SDK: see sdk_internals.py"
+
+
+@pytest.mark.parametrize("name", OF_INSTANCES)
+async def test_an_attribute_that_is_used_exists_in_the_sdk(name):
+    owner = OF_INSTANCES[name]()
+
+    assert hasattr(owner, name.partition(".")[2]), f"{name} is gone from the SDK: see sdk_internals.py"
+
+
+async def test_the_http_session_of_a_client_is_found_with_its_certificates():
+    url = "http://127.0.0.1:9/"  # nobody listens: the SDK opens its HTTP session and cannot connect
+    session = AioSession()
+    session.set_credentials("key", "secret")
+    config = AioConfig(retries={"total_max_attempts": 1})
+    async with session.create_client("kinesis", region_name="eu-west-1", endpoint_url=url, config=config) as client:
+        http = http_session_of(client)
+        assert http is not None, "AioBaseClient._endpoint.http_session is gone from the SDK: see sdk_internals.py"
+        assert tls_context_for(http, url) is None
+        with pytest.raises(EndpointConnectionError):
+            await client.list_streams()
+
+        assert tls_context_for(http, url) is not None, "the SDK keeps its SSLContext elsewhere: see sdk_internals.py"
+
+
+async def test_aiohttp_keeps_the_context_of_a_connector():
+    connector = aiohttp.TCPConnector()
+    try:
+        assert hasattr(connector, "_ssl"), "TCPConnector._ssl is gone from aiohttp: see sdk_internals.py"
+    finally:
+        await connector.close()
+
+
+def test_a_client_that_keeps_its_session_elsewhere_is_left_to_the_sdk():
+    assert http_session_of(object()) is None
+    assert tls_context_for(None, "https://localhost/") is None
+    assert tls_context_for(object(), "https://localhost/") is None
+
+
+def test_private_attributes_of_other_libraries_are_used_in_named_files_only():
+    using = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if foreign_privates(file)}
+
+    assert using == set(REACHING)
+
+
+def foreign_privates(file: Path) -> set[str]:
+    """Private names that a file uses of objects other than its own: those that it neither defines nor assigns."""
+    tree = ast.parse(file.read_text())
+    own = {"_exit", "_replace", "_asdict", "_fields", "_make", "_SSLMethod"}  # public in fact, or of a type
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            own.update(target.id for target in targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                own.update({node.attr} if isinstance(node.ctx, ast.Store) else ())
+            elif not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"):
+                used.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr"):
+            name = node.args[1]
+            if (
+                isinstance(name, ast.Constant)
+                and str(name.value).startswith("_")
+                and not str(name.value).startswith("__")
+            ):
+                used.add(name.value)
+    return used - own
