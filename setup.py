@@ -1,8 +1,13 @@
 """The description on the package index: README.md, whose links lead into the documentation's site."""
 
 import re
-import tomllib
+import sys
 from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 - pip runs this file before it reads requires-python
+    sys.exit(f"recordpublisher needs Python 3.11 or newer, and this is {sys.version.split()[0]}")
+
+import tomllib  # new in 3.11
 
 from setuptools import setup
 

@@ -74,6 +74,25 @@ async def test_a_python_of_sparks_workers_that_is_on_executors_only(monkeypatch)
     assert (await found())["Spark's Python"] == ("not checked", words)
 
 
+async def test_missing_credentials_are_a_problem_that_says_where_was_looked(monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    findings = await aws_findings(Properties({"aws.region": "eu-west-1"}), ["orders"])
+    verdict, words = {each.name: (each.verdict.value, each.words) for each in findings}["credentials"]
+
+    assert verdict == "PROBLEM"
+    assert "Unable to locate credentials" in words
+
+
+async def test_without_pyspark_nothing_is_said_of_spark(monkeypatch):
+    monkeypatch.setattr("recordpublisher.cli.doctor.machine.find_spec", lambda name: None)
+
+    assert [each.name for each in await version_findings()] == ["Python"]
+
+
 async def test_a_region_that_is_none():
     checked = await found(**{"aws.region": "mars", "aws.endpoint": None})
 

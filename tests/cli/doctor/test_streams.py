@@ -75,7 +75,10 @@ async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
 
     words = "stream 'order' does not exist; existing streams: copy, orders"
     assert checked["kinesis:ListShards"] == ("PROBLEM", words)
-    assert checked["kinesis:PutRecords"][0] == "not checked"
+    assert [name for name, (verdict, _) in checked.items() if verdict == "PROBLEM"] == ["kinesis:ListShards"]
+    assert {said for name, (_, said) in checked.items() if name != "kinesis:ListShards"} == {
+        "because of kinesis:ListShards"
+    }
 
 
 async def test_records_of_one_key_may_be_in_no_order(endpoint):

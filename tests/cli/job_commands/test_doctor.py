@@ -1,7 +1,12 @@
 """`recordpublisher doctor` as a command. What each check finds is tested in `tests/cli/doctor`."""
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+import typer
+
+from recordpublisher.cli.job_commands.doctor import doctor
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import several_commands
@@ -53,9 +58,21 @@ def test_a_problem_is_exit_code_1(done):
 def test_a_wrong_setting_is_a_line_too_and_ends_the_checks(done):
     assert (done["region"].returncode, done["region"].stderr) == (1, "")
     assert checks(done["region"])["region"] == "PROBLEM"
+    assert list(checks(done["region"]).values()).count("PROBLEM") == 1
     assert not any(name.startswith("orders") for name in checks(done["region"]))
 
 
 def test_a_job_or_a_stream_is_needed(done):
     assert done["nothing"].returncode == 2
     assert "valid: either a job's properties, or --stream" in done["nothing"].stderr
+
+
+def test_json_has_a_line_for_each_check_and_a_stream_may_stand_for_a_job(capsys, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(typer.Exit):
+        doctor(Path("orders"), as_json=True, region="eu-west-1", endpoint="http://127.0.0.1:1")
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"name": "region", "verdict": "ok", "words": "eu-west-1"} in lines
+    assert {line["name"]: line["verdict"] for line in lines}["connection"] == "PROBLEM"

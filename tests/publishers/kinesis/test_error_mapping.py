@@ -89,11 +89,12 @@ def test_a_bad_certificate_is_fatal():
     assert type(translate("GetRecords", wrapped)) is errors.FatalKinesisError
 
 
-def test_missing_credentials_are_a_configuration_error_that_names_the_property():
+def test_missing_credentials_are_told_with_where_was_looked_and_what_to_do():
     ours = translate("GetRecords", sdk.NoCredentialsError())
     assert isinstance(ours, errors.ConfigurationError)
-    assert ours.key == "aws.credentials.provider"
-    assert "WEB_IDENTITY_TOKEN" in str(ours)
+    assert "'aws.credentials.provider' is not set" not in str(ours), "AUTO is its default"
+    for words in ("Unable to locate credentials", "'aws.credentials.provider'", "~/.aws/config", "aws sso login"):
+        assert words in str(ours)
 
 
 def test_a_parameter_that_the_sdk_refuses_is_fatal():

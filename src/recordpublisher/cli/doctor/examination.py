@@ -26,6 +26,8 @@ from .findings import Finding, Verdict, problem
 from .job import JobChecks
 from .machine import (
     CONNECTION,
+    CREDENTIALS,
+    REGION_CHECK,
     FindEndpoint,
     aws_findings,
     kinesis_endpoints,
@@ -72,6 +74,7 @@ class Examination:
         self._sources = [] if has_own_source(registry, properties) else [*uses]
         self._largest = 0
         self._client: ManagementClient | None = None
+        self._unreachable: set[str] = set()
 
     async def of_job(self) -> list[Finding]:
         """Streams, store, sinks, other processes, lag. Meanwhile the stored positions are watched: they tell whether the job runs."""
@@ -83,7 +86,8 @@ class Examination:
             if not running.done() and sys.stderr.isatty():
                 print_note("the stored positions are read again in a while, to see whether the job runs elsewhere")
             client = self._client
-            lags = [] if client is None else [await job.lag_finding(stream, client) for stream in self._sources]
+            readable = [stream for stream in self._sources if stream not in self._unreachable]
+            lags = [] if client is None else [await job.lag_finding(stream, client) for stream in readable]
             return [*of_streams, *of_stores, await running, *lags, *self._glue()]
         finally:
             running.cancel()
@@ -96,8 +100,10 @@ class Examination:
             endpoints = self._endpoints(own)
         except ConfigurationError as error:  # an ARN that is not of a stream of Kinesis
             return [*findings, problem("streams", error)]
-        if self._needs_aws():
-            findings += await aws_findings(self._properties, [*self._sources, *self._targets])
+        of_aws = await aws_findings(self._properties, [*self._sources, *self._targets]) if self._needs_aws() else []
+        findings += of_aws
+        if own is None and any(each.name == REGION_CHECK and each.verdict is Verdict.PROBLEM for each in of_aws):
+            return [*findings, Finding(CONNECTION, Verdict.NOT_CHECKED, f"because of {REGION_CHECK}")]
         network = await network_findings(endpoints)
         findings += network
         if any(each.name.startswith(CONNECTION) and each.verdict is Verdict.PROBLEM for each in network):
@@ -105,6 +111,9 @@ class Examination:
         if own is not None:
             for stream in self._uses:
                 findings += await own.findings(stream)
+        if any(each.name == CREDENTIALS and each.verdict is Verdict.PROBLEM for each in of_aws):
+            because = f"because of {CREDENTIALS}"
+            return [*findings, *(Finding(each, Verdict.NOT_CHECKED, because) for each in self._sources + self._targets)]
         return findings + await self._of_kinesis()
 
     async def _own_source(self) -> tuple[OwnSource | None, list[Finding]]:
@@ -146,6 +155,7 @@ class Examination:
             service = service_of(self._properties, stream)
             checks = StreamChecks(client, stream, use, SystemClock(), knows_dry_run=knows[service])
             findings += await checks.findings()
+            self._unreachable |= {stream} if checks.is_unreachable else set()
             knows[service] = checks.knows_dry_run
             largest = max(largest, (checks.max_record_bytes or 0) if stream in uses else 0)
         return findings

@@ -14,23 +14,27 @@ from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from botocore.exceptions import NoCredentialsError
+
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
 from recordpublisher.publishers.kinesis.credentials import provider_name
 from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
+from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import arn_of, region_of_arn
 
-from .findings import Finding, NotCheckedError, examine
+from .findings import Check, Finding, NotCheckedError, Verdict, examine
 from .spark_python import spark_python
 
 CONNECTION = "connection"
 """How the names of the checks begin without which no call can succeed."""
+CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FindEndpoint = Callable[[], Awaitable[str]]
@@ -38,16 +42,21 @@ FindEndpoint = Callable[[], Awaitable[str]]
 
 
 async def version_findings() -> list[Finding]:
-    """Python, Spark with Java, and the Python of Spark's workers."""
-    checks = {"Python": platform.python_version, "Spark": _spark, "Spark's Python": spark_python}
+    """Python; where pyspark is installed, Spark with Java, and the Python of Spark's workers."""
+    checks: dict[str, Check] = {"Python": platform.python_version}
+    if find_spec("pyspark") is not None:
+        checks |= {"Spark": _spark, "Spark's Python": spark_python}
     return [await examine(name, check) for name, check in checks.items()]
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
-    """Region, settings of credentials, CA file."""
+    """Region, credentials, CA file; without a region nothing else."""
+    region = await examine(REGION_CHECK, lambda: region_of(properties, streams))
+    if region.verdict is Verdict.PROBLEM:
+        return [region]
     return [
-        await examine("region", lambda: region_of(properties, streams)),
-        await examine("credentials", lambda: _credentials(properties, streams)),
+        region,
+        await examine(CREDENTIALS, lambda: _credentials(properties, streams)),
         await examine("CA file", lambda: _ca_file(properties, streams)),
     ]
 
@@ -95,14 +104,17 @@ async def _parsed(find: FindEndpoint) -> SplitResult:
 
 
 def _spark() -> str:
-    if find_spec("pyspark") is None:
-        raise NotCheckedError("pyspark is not installed; only jobs of Spark need it, and Java")
     return f"pyspark {version('pyspark')}, with Java {check_java()}"
 
 
-def _credentials(properties: Properties, streams: list[str]) -> str:
-    session_with_credentials(properties, region_of(properties, streams))
-    return f"the settings of {provider_name(properties)} are complete"
+async def _credentials(properties: Properties, streams: list[str]) -> str:
+    session = session_with_credentials(properties, region_of(properties, streams))
+    with translate_errors(CREDENTIALS):
+        credentials = await session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        await credentials.get_frozen_credentials()
+    return f"found by {provider_name(properties)}"
 
 
 def _ca_file(properties: Properties, streams: list[str]) -> str:

@@ -50,6 +50,8 @@ class StreamChecks:
         self._key: str | None = None
         self.knows_dry_run = knows_dry_run
         """Given, or found by the checks."""
+        self.is_unreachable = False
+        """No call about the stream can succeed: its shards could not be listed, and not for a missing right."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
@@ -77,7 +79,10 @@ class StreamChecks:
             checks.append(("record size", self._record_size))
         checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in self._use.writes]
         name = stream_name(self._stream)
-        findings = [await examine(f"{name}: {each}", check) for each, check in checks]
+        findings = [
+            await examine(f"{name}: {each}", _because_of_list_shards if self.is_unreachable else check)
+            for each, check in checks
+        ]
         return findings + [await examine(f"{name}: {each}", _not_checked) for each in self._key_actions()]
 
     def _changes(self) -> list[str]:
@@ -93,10 +98,19 @@ class StreamChecks:
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]
 
     async def _clock_offset(self) -> str:
-        return check_clock(self._clock.now_ms(), await self._client.server_time_ms(self._stream))
+        try:
+            server_ms = await self._client.server_time_ms(self._stream)
+        except RecordPublisherError:
+            return _because_of_list_shards()
+        return check_clock(self._clock.now_ms(), server_ms)
 
     async def _list_shards(self) -> str:
-        self._shards = await self._client.list_shards(self._stream)
+        try:
+            self._shards = await self._client.list_shards(self._stream)
+        except RecordPublisherError as error:
+            is_refused = isinstance(error, FatalKinesisError) and error.code.startswith("AccessDenied")
+            self.is_unreachable = not is_refused  # who may not do this may do something else
+            raise
         return f"{sum(not shard.closed for shard in self._shards)} open shards"
 
     async def _describe(self) -> str:
@@ -214,6 +228,10 @@ class StreamChecks:
     def _named(self) -> dict[str, str]:
         arn = arn_of(self._stream)
         return {"StreamName": self._stream} if arn is None else {"StreamARN": arn}
+
+
+def _because_of_list_shards() -> str:
+    raise NotCheckedError("because of kinesis:ListShards")
 
 
 def _not_checked() -> str:

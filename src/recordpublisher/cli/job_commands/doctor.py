@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,22 +16,26 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
-from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from ..output import aligned, echo, styled
+from ..options import Endpoint, Pairs, Profile, Region, is_job, read_properties, search_current_folder
+from ..output import aligned, echo, joined, json_text, styled
 from ..printable import Printable
 
 if TYPE_CHECKING:
+    from ..doctor.findings import Finding
     from ..doctor.streams import Use
 
 
 def doctor(
-    job: Annotated[Path | None, typer.Argument(metavar="JOB.properties", help="The job's properties.")] = None,
+    job: Annotated[
+        Path | None, typer.Argument(metavar="JOB.properties|STREAM", help="The job's properties, or as --stream.")
+    ] = None,
     streams: Annotated[
         list[str] | None,
         typer.Option(
             "--stream", metavar="NAME", help="Without a job: this stream, to read and to write; may be repeated."
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each check.")] = False,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,
@@ -49,19 +55,28 @@ def doctor(
 
     from ..doctor.examination import examined
 
+    if job is not None and not is_job(str(job)):
+        job, streams = None, [*(streams or ()), str(job)]
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
     properties = read_properties(job, pairs, region, endpoint, profile)
     uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
     findings = run_to_end(examined(properties, uses, has_job=job is not None))
+    if as_json:
+        echo(joined(json_text(asdict(each)) for each in findings))
+    else:
+        _print(findings)
+    if any(each.verdict.value == "PROBLEM" for each in findings):
+        raise typer.Exit(FAILED)
+
+
+def _print(findings: Sequence[Finding]) -> None:
     colours = {"ok": "green", "PROBLEM": "red", "not checked": "yellow"}
     lines = aligned([(each.verdict.value, each.name, each.words) for each in findings])
     for each, line in zip(findings, lines, strict=True):
         verdict = each.verdict.value
         echo(Printable(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
-    if any(each.verdict.value == "PROBLEM" for each in findings):
-        raise typer.Exit(FAILED)
 
 
 def use_of(properties: Properties, stream: str, writes: bool) -> Use:

@@ -49,6 +49,7 @@ from .arguments import (
     checked_snapshots,
 )
 from .batch_decoration import Assigner, batch_decorator_factory
+from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS
 from .stream_lister import StreamLister
 from .stream_names import StreamNames, StreamsArgument
@@ -72,6 +73,7 @@ class DataFetcher:
     Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
     """
 
+    @SHORT_ERRORS
     def __init__(
         self,
         streams: StreamsArgument,
@@ -157,13 +159,14 @@ class DataFetcher:
         return tuple(self._streams)
 
     async def __aenter__(self) -> Self:
-        try:
-            if self._handles_signals:
-                STOP_SIGNALS.add(self.stop)
-            await self._fetcher.open()
-        except BaseException as error:
-            await self._close(error)
-            raise
+        with SHORT_ERRORS:
+            try:
+                if self._handles_signals:
+                    STOP_SIGNALS.add(self.stop)
+                await self._fetcher.open()
+            except BaseException as error:
+                await self._close(error)
+                raise
         return self
 
     async def __aexit__(
@@ -176,7 +179,8 @@ class DataFetcher:
 
         The run ends with a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and errors of the sink.
         """
-        return await self._fetcher.run()
+        with SHORT_ERRORS:
+            return await self._fetcher.run()
 
     async def run_bounded(
         self,

@@ -18,6 +18,7 @@ from recordpublisher.publishers.records import Record, RecordBatch
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
 from .data_fetcher import DataFetcher
+from .short_errors import SHORT_ERRORS
 from .stream_names import StreamsArgument
 
 log = logging.getLogger("recordpublisher.stream")
@@ -173,7 +174,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
     """The records of batches that a background loop reads; ending the iteration ends the loop."""
-    with BackgroundLoop("rp.consume") as loop:
+    with SHORT_ERRORS, BackgroundLoop("rp.consume") as loop:
         try:
             while (batch := loop.run(_next(batches))) is not None:
                 yield from batch

@@ -26,7 +26,7 @@ from ..errors import (
     ThrottledError,
     TransientError,
 )
-from ..properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT
+from ..properties.groups.access import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, SECRET_KEY
 from ..properties.groups.publisher import INITIAL_POSITION
 from . import ca_bundle
 
@@ -125,7 +125,9 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
     if isinstance(error, sdk.ClientError):
         return _from_response(api, error)
     if isinstance(error, NO_CREDENTIALS):
-        return ConfigurationError(CREDENTIALS_PROVIDER.key, None, CREDENTIALS_PROVIDER.valid, reason=f"{api}: {error}")
+        is_missing = isinstance(error, sdk.NoCredentialsError)
+        reason = _NO_CREDENTIALS_FOUND if is_missing else f"{api}: {error}"
+        return ConfigurationError("AWS credentials", None, _TO_HAVE_CREDENTIALS, reason=reason)
     if isinstance(error, sdk.EndpointProviderError):
         return ConfigurationError(ENDPOINT.key, None, ENDPOINT.valid, reason=f"{api}: {error}")
     if isinstance(error, (*NETWORK, *REFRESH_FAILED, *BROKEN)):
@@ -177,6 +179,15 @@ def _is_bad_certificate(error: BaseException | None) -> bool:
     return False
 
 
+_NO_CREDENTIALS_FOUND = (
+    f"Unable to locate credentials where '{CREDENTIALS_PROVIDER.key}' looks: with AUTO, the default, in AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, in the profile of ~/.aws/credentials and ~/.aws/config (AWS_PROFILE, else default), and in the metadata of the "
+    "container or instance"
+)
+_TO_HAVE_CREDENTIALS = (
+    f"set these variables, or run `aws configure` or `aws sso login`, or set {ACCESS_KEY_ID.key} and {SECRET_KEY.key}, or "
+    f"'{CREDENTIALS_PROVIDER.key}' to ENV_VAR, PROFILE, ASSUME_ROLE or WEB_IDENTITY_TOKEN with its keys"
+)
 _CREDENTIALS = f"check the credentials ({CREDENTIALS_PROVIDER.key} and its keys)"
 _ACCESS = "allow this action for the identity in use (IAM policy, resource policy of the stream or consumer)"
 _CLOCK = "this machine's clock is wrong by more than five minutes: set it"

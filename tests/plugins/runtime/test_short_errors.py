@@ -1,0 +1,50 @@
+"""What a person must change is told in one sentence, also in Python."""
+
+import logging
+import traceback
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.runtime.short_errors import SHORT_ERRORS
+
+LINES = 15
+"""Of a traceback: the calls of the user and of the public function."""
+
+
+def shown(error):
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_wrong_setting_is_told_without_the_calls_that_led_to_it():
+    with pytest.raises(rp.ConfigurationError) as raised:
+        rp.DataFetcher("orders", {"aws.region": "eu-west-1", "flink.stream.initpos": "SOON"})
+
+    assert shown(raised.value).count("\n") <= LINES
+    assert "direct cause" not in shown(raised.value)
+
+
+def test_a_stream_that_is_missing_is_told_without_what_led_to_it(kinesis):
+    kinesis.create_stream("orders", 1)
+    with pytest.raises(rp.StreamNotFoundError) as raised:
+        list(rp.consume("order", kinesis.properties(), stop_at_tip=True))
+
+    assert shown(raised.value).count("\n") <= LINES
+    assert "existing streams" in str(raised.value)
+
+
+def test_what_led_to_the_error_is_logged_for_debug(caplog):
+    def fail():
+        raise rp.ConfigurationError("aws.region", "mars") from KeyError("the cause")
+
+    with caplog.at_level(logging.DEBUG, "recordpublisher"), pytest.raises(rp.ConfigurationError), SHORT_ERRORS:
+        fail()
+
+    assert "the cause" in caplog.text
+
+
+def test_other_errors_keep_their_causes():
+    with pytest.raises(rp.SinkError) as raised, SHORT_ERRORS:
+        raise rp.SinkError("it failed") from KeyError("the cause")
+
+    assert "direct cause" in shown(raised.value)
