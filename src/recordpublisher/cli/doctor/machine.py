@@ -14,13 +14,11 @@ from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from botocore.exceptions import NoCredentialsError
-
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
-from recordpublisher.publishers.kinesis.credentials import provider_name
+from recordpublisher.publishers.kinesis.credentials import load_credentials, provider_name
 from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
@@ -108,12 +106,8 @@ def _spark() -> str:
 
 
 async def _credentials(properties: Properties, streams: list[str]) -> str:
-    session = session_with_credentials(properties, region_of(properties, streams))
     with translate_errors(CREDENTIALS):
-        credentials = await session.get_credentials()
-        if credentials is None:
-            raise NoCredentialsError
-        await credentials.get_frozen_credentials()
+        await load_credentials(session_with_credentials(properties, region_of(properties, streams)))
     return f"found by {provider_name(properties)}"
 
 

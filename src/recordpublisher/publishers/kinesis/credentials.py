@@ -9,7 +9,7 @@ from aiobotocore import credentials as aio
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore.credentials import RefreshableCredentials
-from botocore.exceptions import CredentialRetrievalError, ProfileNotFound
+from botocore.exceptions import CredentialRetrievalError, NoCredentialsError, ProfileNotFound
 from botocore.loaders import create_loader
 from botocore.utils import FileWebIdentityTokenLoader
 
@@ -54,6 +54,14 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
     in_role = profile_session(properties)
     _use_role(in_role, _SourceCredentials(session), role, properties, region)
     return in_role
+
+
+async def load_credentials(session: AioSession) -> None:
+    """Find the credentials as the first call does. Raises: the SDK's errors, NoCredentialsError where there are none."""
+    credentials = await session.get_credentials()
+    if credentials is None:
+        raise NoCredentialsError
+    await credentials.get_frozen_credentials()
 
 
 def profile_session(properties: Properties) -> AioSession:
