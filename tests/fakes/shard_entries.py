@@ -1,6 +1,8 @@
 """Shard entries, and batches with watermarks."""
 
-from recordpublisher.fetcher.shards.shard_entry import ShardEntry, ShardStage
+from collections.abc import Callable
+
+from recordpublisher.fetcher.shards.shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -10,14 +12,46 @@ from recordpublisher.publishers.shards import Shard
 START = StartingPosition.trim_horizon()
 
 
+class Notices(ShardListener):
+    """Records which shards have changed, and which have ended; `on_change` follows from each change."""
+
+    def __init__(self, on_change: Callable[[ShardEntry], None] = lambda entry: None) -> None:
+        self.changed: list[ShardEntry] = []
+        self.ended: list[ShardEntry] = []
+        self._on_change = on_change
+
+    def on_changed(self, entry: ShardEntry) -> None:
+        self.changed.append(entry)
+        self._on_change(entry)
+
+    def on_ended(self, entry: ShardEntry) -> None:
+        self.ended.append(entry)
+
+
 def shard(shard_id: str = "a", *parents: str, **more) -> Shard:
     return Shard("s", shard_id, parents, **more)
 
 
 def entry(
-    shard_id: str = "a", *parents: str, stage: ShardStage = ShardStage.READING, watermark: int | None = None
+    shard_id: str = "a",
+    *parents: str,
+    stage: ShardStage = ShardStage.READING,
+    watermark: int | None = None,
+    listener: ShardListener = NO_LISTENER,
 ) -> ShardEntry:
-    return ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), stage)
+    return in_stage(ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), listener), stage)
+
+
+def in_stage(made: ShardEntry, stage: ShardStage) -> ShardEntry:
+    """Bring an entry without queued records to a stage, from one before it."""
+    if stage is not ShardStage.WAITING and made.stage is ShardStage.WAITING:
+        made.start_reading()
+    if stage is ShardStage.DRAINING:
+        made.reading.end(())
+    if stage is ShardStage.ENDED:
+        made.reading.end(())
+        made.emission.end()
+    return made
 
 
 def watermarked(*watermarks: int, first: int = 0, shard_id: str = "a", behind: int | None = 0) -> RecordBatch:

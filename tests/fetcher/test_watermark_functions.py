@@ -21,6 +21,8 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
+from fakes.shard_entries import in_stage
+
 PARENT = Shard("s", "parent")
 OFF = AlignmentSettings()
 
@@ -49,11 +51,13 @@ ACTIVE = {"open, nothing known", "open, emitted", "open, a record waits"}
 
 def fetcher_entry(case: Case) -> ShardEntry:
     stage = ShardStage.ENDED if case.ended else ShardStage.WAITING if case.waits_for_parent else ShardStage.READING
-    entry = ShardEntry(Shard("s", "a"), state(case), stage)
-    entry.idle = case.idle
+    entry = in_stage(ShardEntry(Shard("s", "a"), state(case)), stage)
+    entry.reading.is_idle = case.idle
     if case.waiting is not None:
         record = UserRecord(b"x", "1", 0.0, "k")
-        entry.push(RecordBatch(entry.shard, [record], 0, event_times=[case.waiting], watermarks=[case.waiting]))
+        entry.reading.queue.push(
+            RecordBatch(entry.shard, [record], 0, event_times=[case.waiting], watermarks=[case.waiting])
+        )
     return entry
 
 

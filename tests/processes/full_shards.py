@@ -120,7 +120,7 @@ async def measure(publisher: str, shards: int, budget: int, record_bytes: int) -
     running = asyncio.create_task(fetcher.run_bounded(Bounds()))
     await asyncio.sleep(30)
     gc.collect()
-    queued = [entry.queued_bytes for entry in fetcher._table]
+    queued = [entry.reading.queue.bytes for entry in fetcher._table]
     held = rss() - before
     del running
     return {

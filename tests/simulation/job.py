@@ -123,10 +123,10 @@ class Job:
             return
         for subtask in self._running.values():
             for entry in subtask.fetcher._table:
-                if not entry.is_writing and not entry.shard.parents:
+                if not entry.emission.is_writing and not entry.shard.parents:
                     counted = self._checker.late_of(entry.key)
-                    text = f"{entry.key}: the metric is {entry.late_after_idle}, {counted} were late"
-                    self._checker.expect(entry.late_after_idle == counted, "W13", text)
+                    text = f"{entry.key}: the metric is {entry.emission.late_after_idle}, {counted} were late"
+                    self._checker.expect(entry.emission.late_after_idle == counted, "W13", text)
 
     def _start(self, number: int, job_run: JobRun) -> None:
         self._seed += 1

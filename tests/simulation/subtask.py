@@ -156,7 +156,7 @@ class Subtask:
     def _on_report(self, report: SubtaskReport) -> int | None:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
-                if entry.is_open and entry.idle and not entry.queue:
+                if entry.is_open and entry.reading.is_idle and not entry.reading.queue:
                     empty_reads = self._source.empty_reads.get(entry.key)
                     self._checker.check_idleness(
                         entry.key, empty_reads, self._job_run.idle_interval, self.process.resumed_at
@@ -191,7 +191,7 @@ class Subtask:
         if not self.process.is_dead:
             entries = list(self.fetcher._table)
             largest = sum(self._source.largest_batch.get(entry.key, 0) for entry in entries)
-            queued = sum(entry.queued_bytes for entry in entries)
+            queued = sum(entry.reading.queue.bytes for entry in entries)
             self._checker.check_queued_bytes(queued, self._job_run.budget.subtask_bytes + largest)
 
     # --- inside -------------------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class Snapshotter:
         return state
 
     async def _flush_and_store(self, may_be_partial: bool) -> dict[str, Any]:
-        async with self._emitter.sink_lock:
+        async with self._emitter.between_writes():
             state = self.snapshot()
             await self._bad_records.flush()
             confirmed = await self._dependencies.sink.flush(Checkpoint(state, may_be_partial))

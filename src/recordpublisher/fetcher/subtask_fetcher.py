@@ -10,6 +10,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
+from .leases.current_worker import CurrentWorker
 from .leases.lease_counts import LeaseCounts
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
@@ -20,7 +21,7 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
-from .pipeline.termination import RunCompletion
+from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
 from .snapshotter import Snapshotter
@@ -36,13 +37,16 @@ class SubtaskFetcher:
     What happens to a shard is decided in `shard_lifecycle.py`.
     """
 
-    def __init__(self, dependencies: FetcherDependencies) -> None:
+    def __init__(self, dependencies: FetcherDependencies, current: CurrentWorker | None = None) -> None:
+        """`current`: the worker of this process (ELASTIC)."""
         self._dependencies = dependencies
         self._completion = RunCompletion()
         self._checkpoint_scheduler = CheckpointScheduler(
             dependencies.settings.checkpoint_interval_ms, self._take_periodic_checkpoint
         )
-        self._shards = shards = ShardLifecycle(dependencies, self._completion, self._checkpoint_scheduler.request)
+        self._shards = shards = ShardLifecycle(
+            dependencies, self._completion, self._checkpoint_scheduler.request, current
+        )
         self._table = shards.table
         self._snapshotter = Snapshotter(dependencies, shards.table, shards.owned, shards.emitter, shards.bad_records)
         self._streams = StreamChanges(dependencies, shards)
@@ -54,7 +58,7 @@ class SubtaskFetcher:
             dependencies.tracker,
             shards.alignment,
             shards.emitter,
-            shards.queues,
+            shards.intake,
             self._alarm_monitor,
             self._retention,
             shards.suspension,
@@ -75,7 +79,7 @@ class SubtaskFetcher:
             dependencies.sink_context(self._checkpoint_scheduler.request, shards.emitter.wake)
         )
         opened = await open_job(dependencies, context, shards.retention, shards.missing)
-        shards.readers.pinned_ms = opened.pinned_ms
+        shards.gaps.pin(opened.pinned_ms)
         self._snapshotter.resume_from(opened)
         shards.owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
         self._streams.start_with(opened.start)
@@ -91,10 +95,11 @@ class SubtaskFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
-        self._start_run(bounds)
-        emitted_before = {entry.key: (entry.records, entry.payload_bytes) for entry in self._table}
+        run = TerminationCondition(bounds)
+        self._start_run(run)
+        emitted_before = {entry.key: (entry.emission.records, entry.emission.payload_bytes) for entry in self._table}
         start_task, dependencies = self._completion.start_task, self._dependencies
-        emitting = start_task(self._emit())
+        emitting = start_task(self._shards.emitter.run(self._completion.complete))
         checkpointing = start_task(self._checkpoint_scheduler.run())
         others = [
             start_task(self._heartbeat()),
@@ -111,13 +116,13 @@ class SubtaskFetcher:
             if reason is EndReason.STOPPED:
                 await self._before_stop()
         finally:
-            await self._end_run(emitting, checkpointing, others)
+            await self._end_run(run, emitting, checkpointing, others)
         await self._take_last_checkpoint()
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
             for entry in self._table
         }
-        return BoundedResult(reason, outcomes, self._shards.termination.records)
+        return BoundedResult(reason, outcomes, run.records)
 
     def stop(self) -> None:
         """End the run after the current write. May be called from anywhere in the event loop's thread."""
@@ -169,7 +174,7 @@ class SubtaskFetcher:
 
     def _has_read_every_shard(self) -> bool:
         reading = (entry for entry in self._table if entry.stage is ShardStage.READING)
-        return self._completion.is_running and all(entry.last_read_ms is not None for entry in reading)
+        return self._completion.is_running and all(entry.reading.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
@@ -194,20 +199,12 @@ class SubtaskFetcher:
     async def _take_last_checkpoint(self) -> None:
         await self.checkpoint()
 
-    def _start_run(self, bounds: Bounds) -> None:
+    def _start_run(self, run: TerminationCondition) -> None:
         self._completion.start()
-        self._shards.start_run(bounds)
+        self._shards.start_run(run)
         self._checkpoint_scheduler.start()
         if self._stopped:
             self._completion.complete(EndReason.STOPPED)
-
-    async def _emit(self) -> None:
-        await self._shards.emitter.run(self._shards.termination, self._on_bounds_reached)
-
-    def _on_bounds_reached(self) -> None:
-        reason = self._shards.termination.end_reason()
-        if reason is not None:
-            self._completion.complete(reason)
 
     async def _heartbeat(self) -> None:
         while True:
@@ -215,7 +212,7 @@ class SubtaskFetcher:
             self._shards.on_heartbeat()
             self._status_logger.check()
             self._shards.start_readers()
-            self._shards.queues.retry_pending_reads()
+            self._shards.intake.retry_pending_reads()
 
     async def _discover(self) -> None:
         await self._dependencies.discovery.run(self._shards.on_listing)
@@ -226,7 +223,11 @@ class SubtaskFetcher:
         await self._retention.request_missing()
 
     async def _end_run(
-        self, emitting: asyncio.Task[None], checkpointing: asyncio.Task[None], others: list[asyncio.Task[None]]
+        self,
+        run: TerminationCondition,
+        emitting: asyncio.Task[None],
+        checkpointing: asyncio.Task[None],
+        others: list[asyncio.Task[None]],
     ) -> None:
         """Stop all tasks, then drop what was read but not emitted.
 
@@ -238,11 +239,7 @@ class SubtaskFetcher:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
-        is_past_event_time = self._shards.termination.is_past_event_time
-        # Both depend on the queues, which are dropped next.
-        self._past_event_time = {entry.key: entry.next_watermark for entry in self._table if is_past_event_time(entry)}
-        for entry in self._table:
-            entry.at_tip = entry.at_tip and not entry.queue
-        await self._shards.readers.stop()
-        for entry in self._table:
-            self._shards.count_without_bounds(entry)
+        # It depends on the queues, which are dropped next.
+        past = filter(run.is_past_event_time, self._table)
+        self._past_event_time = {entry.key: entry.next_watermark for entry in past}
+        await self._shards.end_run()

@@ -56,6 +56,27 @@ class ShardMetrics:
         self.count_response(batch.raw_count, batch.raw_bytes, batch.millis_behind_latest)
         self.number_of_deaggregated_records += len(batch)
 
+    def saw_distance(self, millis_behind_latest: int | None) -> None:
+        """A batch was this far behind the tip; None: it does not tell."""
+        if millis_behind_latest is not None:
+            self.millis_behind_latest = millis_behind_latest
+
+    def count_skipped(self) -> None:
+        """Count a record that was skipped."""
+        self.skipped_records += 1
+
+    def count_dead_letter(self) -> None:
+        """Count a record that was written to the dead-letter sink."""
+        self.dead_letters += 1
+
+    def count_retention_gap(self) -> None:
+        """Count records that were lost to retention."""
+        self.retention_gaps += 1
+
+    def count_retention_not_checked(self) -> None:
+        """Count a gap of which nobody knows whether it had records."""
+        self.retention_not_checked += 1
+
     def count_retry(self, error: Exception) -> None:
         """Count a failed call that is tried again."""
         self.retries += 1
@@ -69,5 +90,4 @@ class ShardMetrics:
         self.bytes_read += raw_bytes
         self.bytes_per_read = raw_bytes
         self.number_of_aggregated_records += raw_count
-        if millis_behind_latest is not None:
-            self.millis_behind_latest = millis_behind_latest
+        self.saw_distance(millis_behind_latest)

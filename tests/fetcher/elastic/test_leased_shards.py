@@ -25,8 +25,9 @@ async def fetcher_without_group(records=25, **properties):
     process.store.is_cut = True
     await asyncio.sleep(0.1)
     leased = process.fetcher.leased
-    leased.permission = WritePermission(VirtualClock(), 1e9)
-    leased.permission.confirm(leased.permission.send_time())
+    permission = WritePermission(VirtualClock(), 1e9)
+    permission.confirm(permission.send_time())
+    process.fetcher.current.worker.permission = permission
     yield group, process, leased
     await process.kill()
 
@@ -226,7 +227,7 @@ def test_the_load_of_a_shard_that_is_held_for_long_follows_its_traffic():
             async def read(seconds, bytes_per_second):
                 for _ in range(seconds // 5):
                     await asyncio.sleep(5)
-                    entry.payload_bytes += 5 * bytes_per_second
+                    entry.emission.payload_bytes += 5 * bytes_per_second
                     loads = leased.loads()
                 return loads.get("s/shard-0")
 

@@ -8,14 +8,14 @@ from recordpublisher.fetcher.monitoring.metric_views import ShardView
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import StartingPosition
 
-from fakes.shard_entries import entry, watermarked
+from fakes.shard_entries import entry, in_stage, watermarked
 
 DAY_MS = 86_400_000
 
 
 def last_read(behind, at_ms=1_000):
     made = entry()
-    made.metrics.millis_behind_latest, made.last_read_ms = behind, at_ms
+    made.metrics.millis_behind_latest, made.reading.last_read_ms = behind, at_ms
     return made
 
 
@@ -33,7 +33,7 @@ def test_at_the_tip_the_gauge_stays_zero_between_reads():
 
 def test_the_gauge_of_a_held_shard_grows_although_its_last_read_was_at_the_tip():  # in the outage this gauge kept its value
     made = last_read(0)
-    made.push(watermarked(5))
+    made.reading.queue.push(watermarked(5))
     assert behind(made, 61_000) == 60_000
 
 
@@ -48,13 +48,13 @@ def test_before_the_first_read_the_gauge_is_minus_one_as_in_flink(made):
 
 def test_an_ended_shard_is_not_unread():
     made = last_read(0)
-    made.stage = ShardStage.ENDED
+    in_stage(made, ShardStage.ENDED)
     assert behind(made, 10**9) == 0
 
 
 def test_the_held_time_grows_while_the_shard_is_held():
     made = entry()
-    made.held_seconds, made.held_since = 2.0, 10.0
+    made.status.held_seconds, made.status.held_since = 2.0, 10.0
     assert [ShardView(made, 0, now).held_ms for now in (10.0, 13.5)] == [2_000, 5_500]
 
 
@@ -62,7 +62,7 @@ def test_the_age_of_the_last_emission_counts_from_the_start_before_the_first():
     made = entry()
     made.owned_since_ms = 1_000
     assert ShardView(made, 5_000, 5.0).last_emit_age_ms == 4_000
-    made.last_emit_ms = 4_500
+    made.emission.last_emit_ms = 4_500
     assert ShardView(made, 5_000, 5.0).last_emit_age_ms == 500
 
 
@@ -72,31 +72,31 @@ def left(made, now_ms, retention_ms=DAY_MS):
 
 def test_time_to_retention_loss_falls_while_nothing_is_emitted():
     made = entry()
-    made.state = replace(made.state, arrival_ms=1_000)
+    made.emission.state = replace(made.state, arrival_ms=1_000)
     assert [left(made, now) for now in (1_000, 5_000, DAY_MS + 3_000)] == [DAY_MS, DAY_MS - 4_000, -2_000]
 
 
 def test_a_shard_at_its_tip_loses_nothing():  # S5: the later of last position and last tip
     made = entry()
-    made.state = replace(made.state, arrival_ms=1_000)
-    made.tip_ms = 90_000
+    made.emission.state = replace(made.state, arrival_ms=1_000)
+    made.reading.tip_ms = 90_000
     assert left(made, 90_000) == DAY_MS
 
 
 def test_before_the_first_record_a_start_by_timestamp_counts():
     made = entry()
-    made.state = replace(made.state, start=StartingPosition.at_timestamp(2_000))
+    made.emission.state = replace(made.state, start=StartingPosition.at_timestamp(2_000))
     assert left(made, 3_000) == DAY_MS - 1_000
 
 
 def test_time_to_retention_loss_is_unknown_without_a_retention_or_a_time_of_reading():
     made = entry()
     assert left(made, 5) is None
-    made.state = replace(made.state, arrival_ms=1)
+    made.emission.state = replace(made.state, arrival_ms=1)
     assert left(made, 5, None) is None
 
 
 def test_an_ended_shard_has_nothing_to_lose():
     made = entry()
-    made.state = replace(made.state, arrival_ms=1, ended=True)
+    made.emission.state = replace(made.state, arrival_ms=1, ended=True)
     assert left(made, 5) is None

@@ -57,9 +57,9 @@ def test_the_lag_is_not_known_before_the_first_read():
 
 def test_each_shard_counts():
     idle, held, ended = entry("a"), entry("b"), entry("c", stage=ShardStage.ENDED)
-    idle.idle, held.held_since = True, 1.0
+    idle.reading.is_idle, held.status.held_since = True, 1.0
     idle.metrics.skipped_records, held.metrics.skipped_records, ended.metrics.dead_letters = 1, 2, 4
-    held.metrics.millis_behind_latest, held.last_read_ms = 40, 1_000
+    held.metrics.millis_behind_latest, held.reading.last_read_ms = 40, 1_000
     view = SimpleNamespace(table=[idle, held, ended], emitter=SimpleNamespace(records=7))
 
     expected = SubtaskProgress(

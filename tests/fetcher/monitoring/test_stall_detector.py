@@ -7,8 +7,8 @@ from fakes.shard_entries import entry, watermarked
 
 def held(shard_id="a"):
     made = entry(shard_id, watermark=50)
-    made.push(watermarked(90))
-    made.held_since = 0.0
+    made.reading.queue.push(watermarked(90))
+    made.status.held_since = 0.0
     return made
 
 

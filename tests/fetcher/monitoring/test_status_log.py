@@ -14,7 +14,7 @@ from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.fetcher.watermarks.local_watermark import LocalWatermark
 from recordpublisher.publishers.errors import ConfigurationError
 
-from fakes.shard_entries import START, AlwaysRunning, StoppedClock, shard, watermarked
+from fakes.shard_entries import START, AlwaysRunning, StoppedClock, in_stage, shard, watermarked
 
 
 class Scene:
@@ -25,8 +25,8 @@ class Scene:
         self.alignment = Alignment(self.tracker, 0, 0, 30_000, self.clock, AlwaysRunning(self.clock))
         self.logger = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
-            self.table.add(shard(name), ShardState(START)).stage = ShardStage.READING
-        self.table["s/late"].push(watermarked(9))
+            in_stage(self.table.add(shard(name), ShardState(START)), ShardStage.READING)
+        self.table["s/late"].reading.queue.push(watermarked(9))
         for each in self.table:
             self.alignment.update(each)
         self.alignment.report()
@@ -106,7 +106,7 @@ def test_a_subtask_without_a_tracker_is_logged(scene, caplog):  # W10
 
 
 def test_nothing_held_is_nothing_stalled(scene, caplog):
-    scene.table["s/late"].held_since = None
+    scene.table["s/late"].status.held_since = None
     scene.run_for(200)
 
     assert [record for record in caplog.records if record.levelno == logging.WARNING] == []

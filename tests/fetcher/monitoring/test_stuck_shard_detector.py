@@ -71,7 +71,7 @@ def seen(made, now_ms=1_000):
 
 def queued():
     made = entry()
-    made.push(watermarked(1))
+    made.reading.queue.push(watermarked(1))
     return made
 
 
@@ -81,26 +81,26 @@ def test_queued_records_are_unread():
 
 def test_a_held_shard_names_what_it_waits_for():
     made = queued()
-    made.held_since = 0.0
+    made.status.held_since = 0.0
     assert seen(made) == (True, "held back by alignment, which waits for subtask 3")
 
 
 def test_a_write_that_does_not_return_is_named():
     made = entry()
-    made.is_writing = True
+    made.emission.is_writing = True
     assert seen(made) == (True, "the sink's write does not return")
 
 
 @pytest.mark.parametrize(("last_read_ms", "unread"), [(None, None), (499, None), (500, False), (1_000, False)])
 def test_only_a_fresh_read_at_the_tip_means_that_nothing_is_unread(last_read_ms, unread):
     made = entry()
-    made.last_read_ms, made.at_tip = last_read_ms, True
+    made.reading.last_read_ms, made.reading.at_tip = last_read_ms, True
     assert seen(made)[0] is unread
 
 
 def test_a_read_behind_the_tip_means_that_something_is():
     made = entry()
-    made.last_read_ms = 900
+    made.reading.last_read_ms = 900
     assert seen(made) == (True, "its reads return nothing")
 
 
@@ -114,7 +114,7 @@ def test_an_ended_shard_has_nothing_unread():
 
 def test_a_shard_that_a_bounded_run_is_done_with_has_nothing_unread():
     made = entry()
-    made.reading_finished, made.last_read_ms = True, 0
+    made.reading.is_finished, made.reading.last_read_ms = True, 0
 
     assert seen(made, now_ms=10_000)[0] is False
 

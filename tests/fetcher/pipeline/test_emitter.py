@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
-from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
 from recordpublisher.fetcher.sink import Sink
@@ -20,7 +20,7 @@ from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedPublisher, ScriptedSource, make_fetcher
-from fakes.shard_entries import entry, marker, watermarked
+from fakes.shard_entries import Notices, entry, marker, watermarked
 
 
 class Journal(Sink):
@@ -42,29 +42,29 @@ class Journal(Sink):
 class Scene:
     def __init__(self, sink=None, clock=None, emit_interval_ms=200, **bounds):
         clock = clock or VirtualClock()
-        self.sink, self.ended = sink or Journal(), []
+        self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
         self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock, suspension)
-        queues = ShardQueues(
-            budget, -1, clock, suspension, lambda _: None, lambda _: None, RetentionGaps(None, suspension, clock, False)
+        intake = ReadIntake(
+            budget, -1, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False)
         )
-        self.emitter = Emitter(
-            self.sink, self.alignment, queues, clock, suspension, emit_interval_ms, self.ended.append, self.poisoned
-        )
+        self.emitter = Emitter(self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned)
+        self.emitter.start(self.termination)
+        self.notices = Notices(self.emitter.on_changed)
 
     async def poisoned(self, batch):
         self.sink.calls.append(("poisoned", len(batch.poisoned)))
 
     def queue(self, *batches, shard_id="a"):
-        one = entry(shard_id)
+        one = entry(shard_id, listener=self.notices)
         for batch in batches:
-            one.push(batch)
-        self.emitter.update(one, self.termination)
+            one.reading.queue.push(batch)
+        self.emitter.on_changed(one)
         return one
 
     async def run_for(self, seconds):
-        running = asyncio.create_task(self.emitter.run(self.termination, lambda: None))
+        running = asyncio.create_task(self.emitter.run(lambda reason: None))
         await asyncio.sleep(seconds)
         self.emitter.stop()
         await running
@@ -91,7 +91,7 @@ def test_a_failed_write_does_not_move_the_position():  # S1
         scene = Scene(Broken())
         one = scene.queue(watermarked(1))
         with pytest.raises(OSError, match="disk full"):
-            await scene.emitter.run(scene.termination, lambda: None)
+            await scene.emitter.run(lambda reason: None)
         return one.state.position
 
     assert run_virtual(job()) is None
@@ -117,7 +117,7 @@ def test_a_sink_without_room_is_not_written_to_until_it_wakes_the_emitter_and_th
             scene.sink.rooms = rooms
             scene.emitter.wake()
             await asyncio.sleep(1)
-            assert not scene.emitter.sink_lock.locked()
+            await scene.emitter.wait_for_write()  # nobody keeps the sink to himself
             written.append(len([call for call in scene.sink.calls if call[0] == "write"]))
         await running
         return written
@@ -155,10 +155,10 @@ def test_a_run_stops_exactly_at_its_bound():
         scene = Scene(max_records=3)
         one = scene.queue(watermarked(1, 2), watermarked(3, 4, first=2))
         finished = []
-        await scene.emitter.run(scene.termination, lambda: finished.append(True))
-        return one.records, finished
+        await scene.emitter.run(finished.append)
+        return one.emission.records, finished
 
-    assert run_virtual(job()) == (3, [True])
+    assert run_virtual(job()) == (3, [EndReason.MAX_RECORDS])
 
 
 def test_a_sink_that_never_waits_does_not_block_the_event_loop():  # F1
@@ -174,7 +174,7 @@ def test_a_sink_that_never_waits_does_not_block_the_event_loop():  # F1
         scene = Scene(Busy(), clock)
         scene.queue(*(watermarked(number, first=number) for number in range(50)))
         turns = 0
-        running = asyncio.create_task(scene.emitter.run(scene.termination, lambda: None))
+        running = asyncio.create_task(scene.emitter.run(lambda reason: None))
         while scene.emitter.records < 50:
             turns += 1
             await asyncio.sleep(0)
@@ -189,8 +189,8 @@ def test_the_sink_is_notified_of_idleness():  # W1
     async def job():
         scene = Scene()
         one = entry("a", watermark=3)
-        one.idle = True
-        scene.emitter.update(one, scene.termination)
+        one.reading.is_idle = True
+        scene.emitter.on_changed(one)
         await scene.run_for(1)
         return scene.sink.calls
 
@@ -272,4 +272,4 @@ def test_bad_records_are_written_before_the_records_behind_them_and_move_the_pos
 
     calls, one = run_virtual(job())
     assert calls == [("poisoned", 2), ("write", 1), ("poisoned", 1)]
-    assert not one.is_writing
+    assert not one.emission.is_writing

@@ -8,8 +8,8 @@ from recordpublisher.consumer.event_time import ArrivalTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.aggregation.deaggregation import MAX_BATCH_BYTES
 from recordpublisher.publishers.aggregation.loop_yielder import STEP
@@ -33,23 +33,23 @@ def test_p6_the_batches_of_a_long_aggregate_wait_for_memory():
         suspension = SuspensionDetector(clock, lambda gap: None)
         gaps = RetentionGaps(None, suspension, clock, False)
         limits = BudgetLimits(limit, limit, 10**9)
-        queues = ShardQueues(MemoryBudget(limits), 2_000, clock, suspension, lambda _: None, lambda _: None, gaps)
+        intake = ReadIntake(MemoryBudget(limits), 2_000, clock, suspension, lambda _: None, gaps)
         shard, options = entry(), {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
         decorator = BatchDecorator(
             BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), shard.metrics, **options
         )
         fake = FakeShard(sealed(b"\x0a\x01a" + b"\x1a\x05\x08\x00\x1a\x01x" * COUNT), closed=True)
         publisher = publisher_of(fake, metrics=shard.metrics)
-        reader = asyncio.create_task(ShardConsumer(publisher, decorator, queues.output_for(shard)).run())
+        reader = asyncio.create_task(ShardConsumer(publisher, decorator, intake.output_for(shard)).run())
         emitted = 0
         while not reader.done() or shard.queue:
             await asyncio.sleep(1)  # by now the reader waits for memory
-            used.append(queues.used_bytes)
+            used.append(intake.used_bytes)
             assert shard.metrics.number_of_deaggregated_records == emitted + shard.queued_records
             if shard.queue:
                 batch, freed = shard.pop(len(shard.queue[0]))
                 emitted += len(batch)
-                queues.on_emitted(shard, freed)
+                intake.on_emitted(shard, freed)
         return reader.result(), emitted, max(used)
 
     result, emitted, most_used = run_virtual(run())

@@ -24,7 +24,7 @@ class Scene:
         one = self.entries[shard_id] = entry(shard_id)
         batch = watermarked(head, head + 1, head + 2)
         self.budget.settle_read(one, batch.held_bytes)
-        one.push(batch)
+        one.reading.queue.push(batch)
         return one
 
     async def waits(self, shard_id):
@@ -33,8 +33,8 @@ class Scene:
 
     async def emits(self, shard_id):
         one = self.entries[shard_id]
-        self.budget.release(one.pop(len(one.queue[0]))[1])
-        self.reads.on_emitted(one, readers=4)
+        self.budget.release(one.reading.queue.pop(len(one.reading.queue[0]))[1])
+        self.reads.on_emitted(one)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -74,7 +74,7 @@ async def test_freed_bytes_are_granted_from_the_lowest_next_watermark_on_until_t
 async def test_a_held_shard_gets_no_memory_that_others_free():
     async with scene() as s:
         s.full("other"), s.full("held")
-        s.entries["held"].held_since = 1.0
+        s.entries["held"].status.set_held(True, 1.0)
         await s.waits("held")
         await s.emits("other")
 
@@ -85,10 +85,10 @@ async def test_a_held_shard_is_tried_again_with_its_own_emission():
     async with scene(subtask_batches=4) as s:
         held = s.full("held")
         s.budget.settle_read(held, BATCH.held_bytes)
-        held.push(BATCH)
-        held.held_since = 1.0
+        held.reading.queue.push(BATCH)
+        held.status.set_held(True, 1.0)
         await s.waits("held")
-        held.held_since = None
+        held.status.set_held(False, 1.0)
         await s.emits("held")
 
         assert s.has_room() == {"held"}
@@ -97,10 +97,10 @@ async def test_a_held_shard_is_tried_again_with_its_own_emission():
 async def test_the_heartbeat_grants_memory_that_became_free_without_an_emission():
     async with scene(subtask_batches=4) as s:
         held = s.full("held")
-        held.held_since = 1.0
+        held.status.set_held(True, 1.0)
         await s.waits("held")
-        held.held_since = None
-        s.reads.retry_all(readers=4)
+        held.status.set_held(False, 1.0)
+        s.reads.retry_all()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -126,7 +126,7 @@ async def test_the_cost_of_an_emission_does_not_depend_on_the_number_of_held_sha
         looked = 0
         s.full("busy")
         for number in range(500):
-            s.full(f"held-{number}").held_since = 1.0
+            s.full(f"held-{number}").status.set_held(True, 1.0)
             await s.waits(f"held-{number}")
         reserve_read = s.budget.reserve_read
 

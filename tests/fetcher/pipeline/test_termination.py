@@ -43,14 +43,14 @@ def test_the_batch_that_crosses_the_bytes_is_the_last():
 def test_the_tip_is_reached_when_every_shard_was_read_to_it_and_has_emitted():
     a, b = entry("a"), entry("b")
     made = condition(a, b, stop_at_tip=True)
-    a.has_seen_tip = b.has_seen_tip = True
-    b.push(watermarked(1))
+    a.reading.has_seen_tip = b.reading.has_seen_tip = True
+    b.reading.queue.push(watermarked(1))
     made.update(a)
     made.update(b)
     assert made.end_reason() is None
     assert not made.holds_watermark(a)
     assert made.holds_watermark(b)
-    b.pop(1)
+    b.reading.queue.pop(1)
     made.update(b)
 
     assert made.end_reason() is EndReason.TIP
@@ -58,9 +58,9 @@ def test_the_tip_is_reached_when_every_shard_was_read_to_it_and_has_emitted():
 
 def test_a_shard_with_new_records_is_not_done_any_more():
     one = entry()
-    one.has_seen_tip = True
+    one.reading.has_seen_tip = True
     made = condition(one, entry("b"), stop_at_tip=True)
-    one.push(watermarked(1))
+    one.reading.queue.push(watermarked(1))
     made.update(one)
 
     assert made.holds_watermark(one)
@@ -68,9 +68,9 @@ def test_a_shard_with_new_records_is_not_done_any_more():
 
 def test_a_shard_is_read_until_its_tip_and_no_further():
     one, made = entry(), condition(stop_at_tip=True)
-    one.push(watermarked(1))
+    one.reading.queue.push(watermarked(1))
     assert made.needs_more_reads(one)
-    one.has_seen_tip = True
+    one.reading.has_seen_tip = True
 
     assert not made.needs_more_reads(one)
     assert condition().needs_more_reads(one)
@@ -78,7 +78,7 @@ def test_a_shard_is_read_until_its_tip_and_no_further():
 
 def test_a_closed_shard_is_read_to_its_end_instead_of_a_tip():  # S2
     one = entry()
-    one.shard, one.has_seen_tip = shard("a", closed=True), True
+    one.shard, one.reading.has_seen_tip = shard("a", closed=True), True
     made = condition(one, stop_at_tip=True)
 
     assert made.needs_more_reads(one)
@@ -87,7 +87,7 @@ def test_a_closed_shard_is_read_to_its_end_instead_of_a_tip():  # S2
 
 def test_nothing_is_read_past_a_shards_limit_or_the_event_time():
     limited, late = entry("a"), entry("b")
-    late.push(watermarked(8))
+    late.reading.queue.push(watermarked(8))
     made = condition(shard_limits={"s/a": 1}, until_event_time=7)
     made.count_emitted(limited, watermarked(1))
 
@@ -103,7 +103,7 @@ def test_an_ended_shard_is_done_and_a_waiting_one_does_not_count():
 
 def test_a_shard_whose_next_record_is_past_the_event_time_is_done_and_holds_the_others():  # W1
     one = entry()
-    one.push(watermarked(8))
+    one.reading.queue.push(watermarked(8))
     made = condition(one, until_event_time=7)
 
     assert made.end_reason() is EndReason.EVENT_TIME

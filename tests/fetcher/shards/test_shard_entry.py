@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber
 
-from fakes.shard_entries import entry, marker, watermarked
+from fakes.shard_entries import Notices, entry, marker, watermarked
 
 
 @given(
@@ -19,101 +21,140 @@ def test_every_pushed_record_is_popped_once_in_order_with_its_bytes(batches, cou
     for times in batches:
         batch = watermarked(*times, first=pushed)
         pushed += len(batch)
-        one.push(batch)
-    held = one.queued_bytes
+        one.reading.queue.push(batch)
+    held = one.reading.queue.bytes
     for count in counts:
-        if one.queue:
-            part, given_back = one.pop(min(count, len(one.queue[0]) - one.offset))
+        if one.reading.queue:
+            part, given_back = one.take(min(count, len(one.reading.queue[0]) - one.reading.queue._offset))
             popped += [int(record.sequence_number) for record in part.records]
             freed += given_back
-            assert one.queued_records == pushed - len(popped)
+            assert one.reading.queue.records == pushed - len(popped)
 
     assert popped == list(range(pushed))
-    assert (freed, one.queued_bytes, bool(one.queue)) == (held, 0, False)
+    assert (freed, one.reading.queue.bytes, bool(one.reading.queue)) == (held, 0, False)
 
 
 def test_the_position_moves_behind_what_was_emitted():  # S1
     one = entry()
-    one.push(watermarked(10, 20, 30))
-    part, _ = one.pop(2)
-    one.advance(part, now_ms=5)
+    one.reading.queue.push(watermarked(10, 20, 30))
+    part, _ = one.take(2)
+    one.advance(part, late=0, now_ms=5)
 
     assert (one.state.position, one.state.watermark, one.state.arrival_ms) == (SequenceNumber("1"), 20, 1000)
-    assert (one.records, one.last_emit_ms) == (2, 5)
+    assert (one.emission.records, one.emission.last_emit_ms) == (2, 5)
     assert one.next_watermark == 30
 
 
 def test_a_marker_moves_the_continuation_only():  # F6
     one = entry()
-    one.state = replace(one.state, position=SequenceNumber("3"), watermark=8)
-    one.advance(marker("7"), now_ms=5)
+    one.emission.state = replace(one.state, position=SequenceNumber("3"), watermark=8)
+    one.advance(marker("7"), late=0, now_ms=5)
 
     assert (one.state.position, one.state.continuation, one.state.watermark) == (SequenceNumber("3"), "7", 8)
-    assert one.last_emit_ms is None
+    assert one.emission.last_emit_ms is None
 
 
 def test_a_record_after_a_marker_makes_its_continuation_obsolete():  # F6
     one = entry()
-    one.advance(marker("7"), 5)
-    one.advance(watermarked(1, first=9), 5)
+    one.advance(marker("7"), late=0, now_ms=5)
+    one.advance(watermarked(1, first=9), late=0, now_ms=5)
 
     assert one.state.continuation is None
 
 
 def test_a_batch_whose_records_were_all_dropped_moves_the_position():  # P1, S7
     one = entry()
-    one.advance(replace(watermarked(), read_position=SequenceNumber("4")), 5)
+    one.advance(replace(watermarked(), read_position=SequenceNumber("4")), late=0, now_ms=5)
 
     assert one.state.position == SequenceNumber("4")
 
 
 def test_a_shard_ends_with_its_last_emission():  # S2
     one = entry(stage=ShardStage.DRAINING)
-    one.push(watermarked(1, 2))
-    first, _ = one.pop(1)
-    one.advance(first, 5)
+    one.reading.queue.push(watermarked(1, 2))
+    first, _ = one.take(1)
+    one.advance(first, late=0, now_ms=5)
     assert (one.stage, one.state.ended) == (ShardStage.DRAINING, False)
-    last, _ = one.pop(1)
-    one.advance(last, 5)
+    last, _ = one.take(1)
+    one.advance(last, late=0, now_ms=5)
 
     assert (one.stage, one.state.ended) == (ShardStage.ENDED, True)
 
 
 def test_an_idle_shard_counts_again_when_records_are_queued_but_not_for_a_marker():  # W4
     one = entry()
-    one.idle = True
-    one.push(marker())
+    one.reading.is_idle = True
+    one.reading.queue.push(marker())
     assert not one.is_active
-    one.push(watermarked(1))
+    one.reading.queue.push(watermarked(1))
 
     assert one.is_active
 
 
-def test_dropping_the_queue_frees_every_byte():
+def test_dropping_what_is_unread_frees_every_byte_of_the_queue():
     one = entry()
-    one.push(watermarked(1, 2))
-    one.reserved_bytes = 100
-    held = one.queued_bytes + 100
+    one.reading.queue.push(watermarked(1, 2))
+    held = one.reading.queue.bytes
 
-    assert one.drop_queue() == held
-    assert (one.queued_bytes, one.queued_records, one.reserved_bytes, len(one.queue)) == (0, 0, 0, 0)
+    assert one.drop_unread() == held > 0
+    assert (one.reading.queue.bytes, one.reading.queue.records, len(one.reading.queue)) == (0, 0, 0)
+
+
+def test_a_shard_whose_end_was_read_is_read_again_when_its_last_records_are_dropped():  # E5
+    one = entry(stage=ShardStage.DRAINING, listener=(notices := Notices()))
+    one.reading.queue.push(watermarked(1))
+    notices.changed.clear()
+    one.drop_unread()
+
+    assert (one.stage, one.needs_reader, notices.changed) == (ShardStage.READING, True, [one])
+
+
+def test_a_shard_has_not_ended_while_its_last_batch_is_being_written_nor_when_that_has_failed():  # S2
+    one = entry(listener=(notices := Notices()))
+    one.reading.queue.push(watermarked(1))
+    batch, _ = one.take(1)
+    one.end_of_reading(())
+    assert (one.stage, notices.ended) == (ShardStage.DRAINING, [])
+    one.advance(batch, late=0, now_ms=5)
+
+    assert (one.stage, notices.ended) == (ShardStage.ENDED, [one])
+
+
+@pytest.mark.parametrize("stage", [ShardStage.DRAINING, ShardStage.ENDED])
+def test_a_wrong_order_is_an_impossible_state(stage):  # F11
+    one = entry(stage=stage)
+    with pytest.raises(ImpossibleStateError, match="s/a is read again although it is"):
+        one.start_reading()
+    with pytest.raises(ImpossibleStateError, match="s/a is read to its end although it is"):
+        one.end_of_reading(())
+
+
+def test_nothing_follows_from_what_happens_to_a_removed_shard():
+    one = entry(stage=ShardStage.DRAINING, listener=(notices := Notices()))
+    one.reading.queue.push(watermarked(1))
+    batch, _ = one.take(1)
+    notices.changed.clear()
+    one.remove()
+    one.advance(batch, late=0, now_ms=5)
+
+    assert (notices.changed, notices.ended, one.state.ended) == ([], [], True)
 
 
 def test_of_several_markers_in_a_row_one_is_kept():  # P6
     one = entry()
-    one.push(watermarked(1))
-    one.push(marker("7"))
-    freed = one.push(marker("9"))
+    one.reading.queue.push(watermarked(1))
+    one.reading.queue.push(marker("7"))
+    freed = one.reading.queue.push(marker("9"))
 
     assert freed == marker().held_bytes
-    assert [len(batch) for batch in one.queue] == [1, 0]
-    assert one.queue[-1] == marker("9")
-    assert one.queued_bytes == watermarked(1).held_bytes + freed
+    assert [len(batch) for batch in one.reading.queue] == [1, 0]
+    assert one.reading.queue[-1] == marker("9")
+    assert one.reading.queue.bytes == watermarked(1).held_bytes + freed
 
 
 def test_a_marker_behind_records_and_records_behind_a_marker_stay():  # F6
     one = entry()
     for batch in (marker("1"), watermarked(1), marker("2"), watermarked(2)):
-        assert one.push(batch) == 0
+        assert one.reading.queue.push(batch) == 0
 
-    assert len(one.queue) == 4
+    assert len(one.reading.queue) == 4

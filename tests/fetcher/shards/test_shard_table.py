@@ -1,14 +1,12 @@
 """ShardTable: parents before children, inherited watermarks, shards that expire."""
 
-from dataclasses import replace
-
 import pytest
 
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
 
-from fakes.shard_entries import START, shard
+from fakes.shard_entries import START, in_stage, shard
 
 FRESH = ShardState(START)
 
@@ -22,7 +20,7 @@ def table(*shards, finished=()):
 
 def test_a_tip_is_confirmed_beside_the_position():  # S5
     made = table(shard("a"))
-    made["s/a"].tip_ms = 77
+    made["s/a"].reading.tip_ms = 77
 
     assert made.states()["s/a"].tip_ms == 77
     assert made["s/a"].state.tip_ms is None
@@ -31,16 +29,16 @@ def test_a_tip_is_confirmed_beside_the_position():  # S5
 def test_children_wait_for_both_parents():  # S2
     made = table(shard("a"), shard("b"), shard("c", "a", "b"))
     assert [each.key for each in made.ready_to_start()] == ["s/a", "s/b"]
-    made["s/a"].stage = ShardStage.ENDED
+    in_stage(made["s/a"], ShardStage.ENDED)
     assert not made.parents_finished(shard("c", "a", "b"))
-    made["s/b"].stage = ShardStage.ENDED
+    in_stage(made["s/b"], ShardStage.ENDED)
 
     assert made.parents_finished(shard("c", "a", "b"))
 
 
 def test_the_state_has_which_shards_wait():  # S5
     made = table(shard("a"), shard("b", "a"))
-    made["s/a"].stage = ShardStage.READING
+    in_stage(made["s/a"], ShardStage.READING)
 
     assert {key: state.waiting for key, state in made.states().items()} == {"s/a": False, "s/b": True}
 
@@ -70,7 +68,7 @@ def test_only_a_finite_source_is_exhausted_when_every_listed_shard_is_closed(is_
 
 def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other parent's end named the child first
     made = table(shard("a"), shard("c", "a", "b"))
-    made["s/a"].stage = ShardStage.ENDED
+    in_stage(made["s/a"], ShardStage.ENDED)
     made.update_listing("s", [shard("a")])
     assert made.ready_to_start() == []
     made.update_listing("s", [shard("a"), shard("c", "a", "b")])
@@ -81,14 +79,14 @@ def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other 
 def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5
     made = table(shard("a"), shard("b"))
     for key, watermark in (("s/a", 50), ("s/b", 20)):
-        made[key].state = replace(made[key].state, watermark=watermark)
+        made[key].emission.start_at(watermark)
 
     assert made.inherited_watermark(shard("c", "a", "b"), lambda key: None) == 20
 
 
 def test_a_parent_of_another_subtask_counts_too():  # W5
     made = table(shard("a"))
-    made["s/a"].state = replace(made["s/a"].state, watermark=50)
+    made["s/a"].emission.start_at(50)
     made.add_listed([shard("b"), shard("c", "a", "b")])
 
     assert made.inherited_watermark(shard("c", "a", "b"), {"s/b": 20}.get) == 20
@@ -108,7 +106,8 @@ class TestExpired:  # S5
         return made
 
     def test_an_ended_shard_is_removable_when_its_child_has_started(self, made):
-        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
+        in_stage(made["s/a"], ShardStage.ENDED)
+        in_stage(made["s/b"], ShardStage.READING)
 
         assert removable(made, "s", [shard("b", "a")]) == ["s/a"]
         made.remove("s/a")
@@ -116,24 +115,27 @@ class TestExpired:  # S5
         assert removable(made, "s", [shard("b", "a")]) == []
 
     def test_it_stays_while_a_child_waits(self, made):
-        made["s/a"].stage = ShardStage.ENDED
+        in_stage(made["s/a"], ShardStage.ENDED)
         assert removable(made, "s", [shard("b", "a")]) == []
-        made["s/b"].stage = ShardStage.READING
+        in_stage(made["s/b"], ShardStage.READING)
 
         assert removable(made, "s", [shard("b", "a")]) == ["s/a"]
 
     def test_it_stays_while_it_is_listed(self, made):
-        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
+        in_stage(made["s/a"], ShardStage.ENDED)
+        in_stage(made["s/b"], ShardStage.READING)
 
         assert removable(made, "s", [shard("a"), shard("b", "a")]) == []
 
     def test_a_shard_with_records_to_come_stays(self, made):
-        made["s/a"].stage, made["s/b"].stage = ShardStage.DRAINING, ShardStage.READING
+        in_stage(made["s/a"], ShardStage.DRAINING)
+        in_stage(made["s/b"], ShardStage.READING)
 
         assert removable(made, "s", [shard("b", "a")]) == []
 
     def test_other_streams_are_not_affected(self, made):
-        made["s/a"].stage, made["s/b"].stage = ShardStage.ENDED, ShardStage.READING
+        in_stage(made["s/a"], ShardStage.ENDED)
+        in_stage(made["s/b"], ShardStage.READING)
 
         assert removable(made, "t", []) == []
 
@@ -142,7 +144,7 @@ class TestExpired:  # S5
         old, young = shard("shardId-000000000000"), shard("shardId-000000000001", "shardId-000000000000")
         made = table(old, young)
         made.update_listing("s", [old, young])
-        made["s/shardId-000000000001"].stage = ShardStage.ENDED
+        in_stage(made["s/shardId-000000000001"], ShardStage.ENDED)
 
         assert removable(made, "s", [old]) == []
         assert removable(made, "s", [old, young]) == []

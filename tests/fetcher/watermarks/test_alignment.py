@@ -18,7 +18,7 @@ def alignment(lookahead=None, tracker=None, clock=None, running_time=None):
 
 def queued(made, shard_id, *watermarks, **more):
     one = entry(shard_id, **more)
-    one.push(watermarked(*watermarks, shard_id=shard_id))
+    one.reading.queue.push(watermarked(*watermarks, shard_id=shard_id))
     made.update(one)
     return one
 
@@ -55,7 +55,7 @@ def test_exactly_the_records_below_the_emit_limit_are_selected_the_lowest_first(
     one, count = made.select_next()
 
     assert one.next_watermark == lowest
-    assert count == sum(each <= lowest + lookahead for each in one.queue[0].watermarks)
+    assert count == sum(each <= lowest + lookahead for each in one.reading.queue[0].watermarks)
     assert made.emit_limit() == lowest + lookahead
     assert entries
 
@@ -73,7 +73,7 @@ def test_an_idle_shard_holds_no_other():  # W3
     made = alignment(0)
     one = queued(made, "a", 5)
     silent = entry("silent", watermark=1)
-    silent.idle = True
+    silent.reading.is_idle = True
     made.update(silent)
 
     assert made.select_next() == (one, 1)
@@ -99,7 +99,7 @@ def test_batches_without_records_are_selected_first():  # F6
     made = alignment(0)
     queued(made, "a", 5)
     one = entry("b", watermark=1)
-    one.push(marker())
+    one.reading.queue.push(marker())
     made.update(one)
 
     assert made.select_next() == (one, 0)
@@ -195,7 +195,7 @@ def test_a_suspension_is_detected_before_the_trackers_silence_is_judged():  # W1
 
 def test_an_event_time_bound_limits_the_emission_by_itself():
     made = alignment()
-    made.until_event_time = 7
+    made.start_run(until_event_time=7)
     one = queued(made, "a", 5, 7, 8)
 
     assert made.select_next() == (one, 2)
@@ -208,17 +208,17 @@ def test_the_time_held_back_is_measured():  # A1
     made.report()
     late = queued(made, "b", 50)
     clock.seconds = 3.0
-    assert late.held_since == 0.0
-    late.drop_queue()
+    assert late.status.held_since == 0.0
+    late.drop_unread()
     made.update(late)
 
-    assert (late.held_since, late.held_seconds) == (None, 3.0)
+    assert (late.status.held_since, late.status.held_seconds) == (None, 3.0)
 
 
 def test_a_shard_that_waits_for_the_first_value_is_held():  # P6
     made = alignment(0, InProcessTracker(parallelism=2))
 
-    assert queued(made, "a", 1).held_since is not None
+    assert queued(made, "a", 1).status.held_since is not None
 
 
 def test_a_removed_shard_holds_no_other():
@@ -237,14 +237,14 @@ def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_tu
     made = alignment(100, tracker)
     late, later = entry("late"), entry("later")
     for one, watermarks in ((late, (10, 1_050, 2_000)), (later, (1_500,))):
-        one.is_excluded = True
-        one.push(watermarked(*watermarks, shard_id=one.shard.shard_id))
+        one.status.is_excluded = True
+        one.reading.queue.push(watermarked(*watermarks, shard_id=one.shard.shard_id))
     queued(made, "held", 5_000)
     made.update(later)
     made.update(late)
 
     assert made.select_next() == (late, 2)
-    late.pop(2)
+    late.take(2)
     made.on_emitted(late)
     made.update(late)
     assert made.select_next() is None
@@ -261,8 +261,8 @@ def test_the_lowest_held_record_is_waited_for_also_when_its_shard_is_excluded():
     awaited, tracker = [], Tracker(parallelism=2)
     made = alignment(100, tracker)
     one = entry("late")
-    one.is_excluded = True
-    one.push(watermarked(1_500, shard_id="late"))
+    one.status.is_excluded = True
+    one.reading.queue.push(watermarked(1_500, shard_id="late"))
     queued(made, "held", 5_000)
     made.update(one)
 

@@ -11,25 +11,26 @@ from recordpublisher.fetcher.watermarks.ended_parent_hold import EndedParentHold
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
-from fakes.shard_entries import START, StoppedClock, shard
+from fakes.shard_entries import START, Notices, StoppedClock, in_stage, shard
 
 
 class Scene:
     """Shard `a` of this subtask has just ended."""
 
     def __init__(self, is_endless=False, **more):
-        self.tracker, self.clock, self.changed = InProcessTracker(), StoppedClock(), []
-        self.table = ShardTable(self.tracker.is_finished)
+        self.tracker, self.clock, self.notices = InProcessTracker(), StoppedClock(), Notices()
+        self.table = ShardTable(self.tracker.is_finished, listener=self.notices)
         self.ended_parents = EndedParentHold(
-            self.table, self.tracker, 30_000, self.clock, self.changed.append, lambda: None, lambda stream: is_endless
+            self.table, self.tracker, 30_000, self.clock, lambda: None, lambda stream: is_endless
         )
         self.a = self.table.add(shard("a", **more), ShardState(START, watermark=50))
-        self.a.stage = ShardStage.ENDED
+        in_stage(self.a, ShardStage.ENDED)
+        self.notices.changed.clear()
         self.ended_parents.on_shard_ended(self.a)
 
     def holds(self):
         self.ended_parents.update()
-        assert self.a.is_active == self.a.awaits_child_takeover
+        assert self.a.is_active == self.a.status.awaits_children
         return self.a.is_active
 
 
@@ -42,12 +43,12 @@ def test_a_parent_holds_until_the_owner_of_its_child_has_taken_it_over():
     assert scene.holds()
     scene.tracker.announce_started(["s/d"])
     assert not scene.holds()
-    assert scene.changed == [scene.a, scene.a]
+    assert scene.notices.changed == [scene.a, scene.a]
 
 
 def test_a_child_in_the_same_subtask_takes_over_at_once():
     scene = Scene()
-    scene.table.add(shard("c", "a"), ShardState(START)).stage = ShardStage.READING
+    in_stage(scene.table.add(shard("c", "a"), ShardState(START)), ShardStage.READING)
 
     assert not scene.holds()
 
@@ -106,7 +107,7 @@ def test_a_removed_shard_does_not_hold():
     scene.table.remove("s/a")
     scene.ended_parents.update()
 
-    assert scene.changed == []
+    assert scene.notices.changed == []
 
 
 async def _split_across_subtasks(source, sinks, seconds):

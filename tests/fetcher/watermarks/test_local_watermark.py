@@ -23,11 +23,11 @@ def test_the_watermark_never_falls_and_is_never_above_an_emitted_or_the_global_o
     for shards, global_watermark in steps:
         for shard_id, (watermark, is_idle) in shards.items():
             one = known[shard_id] = entry(shard_id, watermark=watermark)
-            one.idle = is_idle
+            one.reading.is_idle = is_idle
             made.update(one)
         value = made.advance(global_watermark)
         if value is not None:
-            active = [one.state.watermark for one in known.values() if not one.idle]
+            active = [one.state.watermark for one in known.values() if not one.reading.is_idle]
             assert value <= min(active)
             assert value <= global_watermark
             told.append(value)
@@ -48,7 +48,7 @@ def test_a_shard_that_has_emitted_nothing_holds_the_watermark():  # W2
 
 def test_queued_records_do_not_count():
     made, one = LocalWatermark(), entry("a", watermark=5)
-    one.push(watermarked(90))
+    one.reading.queue.push(watermarked(90))
     made.update(one)
 
     assert made.advance(100) == 5
@@ -65,7 +65,7 @@ def test_idleness_is_returned_once_each_time():
     made, one = LocalWatermark(), entry("a", watermark=5)
     told = []
     for idle in (True, True, False, True):
-        one.idle = idle
+        one.reading.is_idle = idle
         made.update(one)
         made.advance(100)
         told.append(made.take_idle_transition())

@@ -12,7 +12,7 @@ from recordpublisher.fetcher.watermarks.straggler_exclusion import StragglerDete
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
-from fakes.shard_entries import entry, watermarked
+from fakes.shard_entries import entry, in_stage, watermarked
 
 HOUR = 3_600_000
 DAYS_BEHIND = range(0, 100 * HOUR, 60_000)
@@ -22,16 +22,16 @@ ALIGNED = {"flink.watermark.lookahead.millis": 60_000}
 
 class Scene:
     def __init__(self, max_lag_ms, **watermarks):
-        self.table, self.tracker, self.changed = ShardTable(), InProcessTracker(), []
+        self.table, self.tracker = ShardTable(), InProcessTracker()
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
-            self.table.add(made.shard, made.state).stage = ShardStage.READING
-        self.stragglers = StragglerDetector(self.table, self.tracker, max_lag_ms, self.changed.append)
+            in_stage(self.table.add(made.shard, made.state), ShardStage.READING)
+        self.stragglers = StragglerDetector(self.table, self.tracker, max_lag_ms)
         self.stragglers.update()
 
     @property
     def excluded(self):
-        return [each.shard.shard_id for each in self.table if each.is_excluded]
+        return [each.shard.shard_id for each in self.table if each.status.is_excluded]
 
 
 def test_a_shard_further_behind_than_the_lag_is_excluded():
@@ -44,7 +44,7 @@ def test_a_shard_further_behind_than_the_lag_is_excluded():
 
 def test_a_shard_counts_again_once_it_has_caught_up():
     scene = Scene(100, late=9, ahead=110)
-    scene.table["s/late"].push(watermarked(10))
+    scene.table["s/late"].reading.queue.push(watermarked(10))
     scene.stragglers.update()
 
     assert scene.excluded == []
@@ -61,7 +61,7 @@ def test_a_shard_without_a_watermark_is_not_far_behind():  # W2
 
 def test_lag_is_not_measured_against_an_idle_shard():
     scene = Scene(100, late=9, ahead=1_000)
-    scene.table["s/ahead"].idle = True
+    scene.table["s/ahead"].reading.is_idle = True
     scene.stragglers.update()
 
     assert scene.excluded == []

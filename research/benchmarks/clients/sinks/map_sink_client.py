@@ -10,10 +10,10 @@ import time
 from types import SimpleNamespace
 
 import recordpublisher as rp
-from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
+from recordpublisher.fetcher.leases.current_worker import CurrentWorker
 from recordpublisher.fetcher.leases.write_permission import WritePermission
+from recordpublisher.fetcher.pipeline.lease_gate import LeaseGate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
-from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import SystemClock
 
@@ -56,10 +56,11 @@ async def call_in_a_group(sink, given):
     clock = SystemClock()
     suspension = SuspensionDetector(clock, lambda seconds: None)
     ticking = asyncio.create_task(suspension.run())
-    leased = LeasedShards(SimpleNamespace(suspension=suspension), None, sink, clock, StreamList(("s",)))
-    leased.permission = WritePermission(clock, 1e9)
-    leased.permission.confirm(leased.permission.send_time())
-    await sink.open(SinkContext(may_write=leased.may_write_now, is_elastic=True))
+    current, permission = CurrentWorker(), WritePermission(clock, 1e9)
+    permission.confirm(permission.send_time())
+    current.become(SimpleNamespace(permission=permission))
+    gate = LeaseGate(current, suspension, clock)
+    await sink.open(SinkContext(may_write=gate.may_write_now, is_elastic=True))
     for batch in given:
         await sink.write(batch)
     await sink.flush()

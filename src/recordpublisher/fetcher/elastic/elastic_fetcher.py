@@ -21,9 +21,11 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import SHA
 from recordpublisher.publishers.shards import Shard
 
 from ..dependencies import FetcherDependencies
+from ..leases.current_worker import CurrentWorker
 from ..leases.documents.group_store import GroupStore
 from ..leases.shard_listing import ShardListing
 from ..pipeline.bounds import BoundedResult, Bounds
+from ..pipeline.termination import TerminationCondition
 from ..shards.missing_shards import MissingShards
 from ..startup import OpenedJob
 from ..subtask_fetcher import SubtaskFetcher
@@ -40,17 +42,16 @@ LISTING_PAUSE_SECONDS = 1.0
 class ElasticFetcher(SubtaskFetcher):
     """Owns the part of this process in its group. Positions are stored with the leases and not as the snapshot of a subtask."""
 
-    def __init__(self, dependencies: FetcherDependencies, group: ElasticGroup, tracker: GroupTracker) -> None:
-        super().__init__(dependencies)
+    def __init__(self, dependencies: FetcherDependencies, group: ElasticGroup, current: CurrentWorker) -> None:
+        super().__init__(dependencies, current)
         self._group = group
-        self._tracker = tracker
+        self.current = current
         self._looked_at = frozenset(dependencies.streams)
         self._job = job_of(dependencies.streams, dependencies.sink, group.job_name)
         self._is_open = False
         self.leased = LeasedShards(
             self._shards, self._snapshotter, dependencies.sink, dependencies.clock, dependencies.streams
         )
-        self._shards.emitter.write_gate = self.leased
 
     async def open(self) -> None:
         """Open the sink, list shards, and look at the group.
@@ -60,7 +61,7 @@ class ElasticFetcher(SubtaskFetcher):
         """
         dependencies = self._dependencies
         context = dependencies.sink_context(self._checkpoint_scheduler.request, self._shards.emitter.wake)
-        context = replace(context, may_write=self.leased.may_write_now, is_elastic=True)
+        context = replace(context, may_write=self._shards.gate.may_write_now, is_elastic=True)
         context = await self._shards.bad_records.open(context)
         if await dependencies.sink.open(context) is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
@@ -69,7 +70,7 @@ class ElasticFetcher(SubtaskFetcher):
         await begin_job(self._group.store, self._job, self._group.settings, dependencies.clock)
         self.leased.on_listed(await dependencies.discovery.list_all())
         start = await self._start()
-        self._shards.readers.pinned_ms = start.timestamp_ms
+        self._shards.gaps.pin(start.timestamp_ms)
         self._snapshotter.resume_from(OpenedJob((), {}, start, start.timestamp_ms, generation=1))
         interval = dependencies.settings.discovery_interval_ms / 1000
         self._listing = listing = ShardListing(
@@ -83,7 +84,7 @@ class ElasticFetcher(SubtaskFetcher):
             self._group,
             self.leased,
             listing,
-            self._tracker,
+            self.current,
             dependencies.clock,
             job=self._job,
             counts=self._view.leases,
@@ -123,8 +124,8 @@ class ElasticFetcher(SubtaskFetcher):
             reasons.append(f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink")
         return reasons
 
-    def _start_run(self, bounds: Bounds) -> None:
-        super()._start_run(bounds)
+    def _start_run(self, run: TerminationCondition) -> None:
+        super()._start_run(run)
         self._lives.start(self._completion.start_task)
 
     async def _discover(self) -> None:
@@ -198,6 +199,11 @@ class ElasticFetcher(SubtaskFetcher):
 
 def elastic_fetcher(dependencies: FetcherDependencies, group: ElasticGroup) -> ElasticFetcher:
     """A fetcher that owns shards by its leases only. No process sees the end of a finite source: others may still read."""
-    tracker = GroupTracker()
-    job = replace(dependencies, tracker=tracker, assigner=lambda shard, parallelism: -1, is_endless=lambda stream: True)
-    return ElasticFetcher(job, group, tracker)
+    current = CurrentWorker()
+    job = replace(
+        dependencies,
+        tracker=GroupTracker(current),
+        assigner=lambda shard, parallelism: -1,
+        is_endless=lambda stream: True,
+    )
+    return ElasticFetcher(job, group, current)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
+from ..leases.current_worker import CurrentWorker
 from ..watermark_functions import raised
 
 
@@ -14,13 +13,8 @@ class GroupTracker(WatermarkTracker):
     Parents are read before their children by the lease table (E7): for the fetcher, shards of other workers are finished.
     """
 
-    def __init__(self) -> None:
-        self.group_watermark: Callable[[], int | None] = lambda: None
-        """Of the worker that runs now."""
-        self.on_suspension: Callable[[], None] = lambda: None
-        """Called when this process was suspended."""
-        self.name: str | None = None
-        """Of that worker; each life has its own."""
+    def __init__(self, current: CurrentWorker) -> None:
+        self._current = current
         self._highest: int | None = None
 
     def report(self, report: SubtaskReport) -> int | None:
@@ -29,17 +23,17 @@ class GroupTracker(WatermarkTracker):
 
     def current(self) -> int | None:
         """The highest value known; it never falls, also not when a new worker joins in this process (W6)."""
-        self._highest = raised(self._highest, self.group_watermark())
+        self._highest = raised(self._highest, self._current.group_watermark)
         return self._highest
 
     @property
     def worker(self) -> str | None:
         """The worker that runs now, or ran last."""
-        return self.name
+        return self._current.name
 
     def after_suspension(self) -> None:
         """Others may have replaced the worker meanwhile."""
-        self.on_suspension()
+        self._current.on_suspension()
 
     def is_finished(self, shard: str) -> bool:
         """Always: a child gets a lease when its parents have ended."""

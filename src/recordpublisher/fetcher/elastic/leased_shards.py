@@ -14,16 +14,13 @@ from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
 from ..leases.planning.shard_loads import LoadRate
 from ..leases.shard_readers import ReadPositions
-from ..leases.write_permission import WritePermission
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardStage
 from ..shards.shard_state import ShardState
 from ..shards.stream_list import StreamList
 from ..sink import Checkpoint, Sink
 from ..snapshotter import Snapshotter
-
-PERMISSION_POLL_SECONDS = 0.1
 
 
 class Begun(NamedTuple):
@@ -35,7 +32,7 @@ class Begun(NamedTuple):
 
 
 class LeasedShards:
-    """The ShardReaders port, and the emitter's WriteGate. Owns which shards were begun, and which of them are stopped.
+    """The ShardReaders port. Owns which shards were begun, and which of them are stopped.
 
     The lease table has only the keys of shards. One whose hash range this process has not seen yet waits in `unknown` for a listing.
     A shard whose stream is not read any more (S10, E10) keeps its lease, and its position is stored as before.
@@ -54,10 +51,6 @@ class LeasedShards:
         self._rates: dict[str, LoadRate] = {}
         self._leases = 0
         self._stopped: set[str] = set()
-        self.permission: WritePermission | None = None
-        """Of the worker that runs now."""
-        self._given: WritePermission | None = None
-        self._given_ms = -1
         self.has_unknown = asyncio.Event()
         self.worker_positions = sink.worker_positions()
         """Of a sink that keeps positions."""
@@ -84,16 +77,12 @@ class LeasedShards:
             for entry in self._shards.table
             if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
         ]
-        for entry in stopped:
-            self._shards.readers.abandon(entry)
-            self._shards.update(entry)
         if stopped:
-            async with self._shards.emitter.sink_lock:
-                pass
+            await self._shards.stop_shards(entry.key for entry in stopped)
         for entry in stopped:
-            if self.has(entry) and entry.key in self._begun and not self._is_read(entry.key):
+            if not entry.is_removed and entry.key in self._begun and not self._is_read(entry.key):
                 self._begun[entry.key] = self._begun[entry.key]._replace(state=entry.snapshot_state)
-                self._shards.owned.remove(entry.key)
+                self._shards.drop_shards([entry.key])
         await self._shards.readers.wait_for_abandoned()
         if self.unknown:
             self.has_unknown.set()
@@ -112,13 +101,7 @@ class LeasedShards:
     async def stop(self, shards: Collection[str]) -> None:
         """Read these shards no more. Returns when no write of theirs is going on."""
         self._stopped |= self._begun.keys() & set(shards)
-        for key in shards:
-            if key in self._shards.table:
-                entry = self._shards.table[key]
-                self._shards.readers.abandon(entry)
-                self._shards.update(entry)
-        async with self._shards.emitter.sink_lock:  # a write that waits for the lock finds that it may not
-            pass
+        await self._shards.stop_shards(shards)
 
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards, and let the sink drop what it has queued of them."""
@@ -128,9 +111,7 @@ class LeasedShards:
             self._begun.pop(key, None)
             self._rates.pop(key, None)
             self._stopped.discard(key)
-            if key in self._shards.table:
-                self._shards.readers.abandon(self._shards.table[key])
-                self._shards.owned.remove(key)
+        self._shards.drop_shards(shards)
 
     @property
     def records_in_write(self) -> int:
@@ -144,7 +125,7 @@ class LeasedShards:
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
-        async with self._shards.emitter.sink_lock:
+        async with self._shards.emitter.between_writes():
             positions = {key: self._position(key) for key in self._begun}
             if self.worker_positions is not None:
                 await self._shards.bad_records.flush()
@@ -160,7 +141,7 @@ class LeasedShards:
     @property
     def is_held(self) -> bool:
         """Whether alignment holds a shard back."""
-        return any(entry.held_since is not None for entry in self._shards.table)
+        return any(entry.status.held_since is not None for entry in self._shards.table)
 
     def loads(self) -> Mapping[str, float]:
         """Bytes a second of each shard over about the last minute, if it was read for a minute."""
@@ -168,41 +149,10 @@ class LeasedShards:
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
         for entry in self._shards.table:
             if (rate := self._rates.get(entry.key)) is not None:
-                rate.observe(entry.payload_bytes, now)
+                rate.observe(entry.emission.payload_bytes, now)
                 if (load := rate.bytes_per_second) is not None:
                     found[entry.key] = load
         return found
-
-    # --- WriteGate -------------------------------------------------------------------------------------------------------------
-
-    async def may_write(self, entry: ShardEntry) -> bool:
-        """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
-        while self.has(entry) and entry.key not in self._stopped:
-            if self.may_write_now():
-                return True
-            if self._shards.emitter.is_stopping:
-                return False
-            await asyncio.sleep(PERMISSION_POLL_SECONDS)
-        return False
-
-    def may_write_now(self) -> bool:
-        """Whether a heartbeat was confirmed lately, and since the last suspension; for sinks that send from a queue (E4).
-
-        A sink may ask before each record. What was given holds while the wall clock shows the same millisecond: it goes on while a process
-        is stopped or its machine sleeps, so after either the permission is asked for again.
-        """
-        now_ms = self._clock.now_ms()
-        if now_ms == self._given_ms and self.permission is self._given:
-            return True
-        self._shards.suspension.check()
-        if self.permission is None or not self.permission.is_given:
-            return False
-        self._given, self._given_ms = self.permission, now_ms
-        return True
-
-    def has(self, entry: ShardEntry) -> bool:
-        """Whether the shard was not dropped."""
-        return entry.key in self._shards.table and self._shards.table[entry.key] is entry
 
     # ---------------------------------------------------------------------------------------------------------------------------
 
@@ -237,18 +187,21 @@ class LeasedShards:
         if shard is None:
             self.has_unknown.set()
             return
-        entry = self._shards.table.add(shard, self._begun[key].state)
+        begun = self._begun[key]
+        entry = self._shards.table.add(
+            shard, begun.state, owned_since_ms=self._clock.now_ms(), taken_over_below=begun.taken_over_below
+        )
         self._rates[key] = LoadRate(self._clock.monotonic())
-        entry.owned_since_ms = self._clock.now_ms()
-        entry.taken_over_below = self._begun[key].taken_over_below
-        entry.reading_finished = key in self._stopped
-        self._shards.count_without_bounds(entry)
+        if key in self._stopped:
+            entry.abandon()
 
     def _position(self, key: str) -> StoredPosition:
         if key not in self._shards.table:
             return StoredPosition(self._begun[key].state, is_idle=not self._is_read(key))
         entry = self._shards.table[key]
-        children = {child.key: tuple(parent_keys(child)) for child in entry.children} if entry.state.ended else {}
+        children = (
+            {child.key: tuple(parent_keys(child)) for child in entry.reading.children} if entry.state.ended else {}
+        )
         return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
 
     def _watermark(self, key: str) -> ShardWatermark:

@@ -13,6 +13,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore
+from ..leases.current_worker import CurrentWorker
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.heartbeat import LateJoinError
@@ -20,7 +21,6 @@ from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
-from .group_tracker import GroupTracker
 from .leased_shards import LeasedShards
 from .sink_position_store import SinkPositionStore
 
@@ -49,7 +49,7 @@ class WorkerLives:
         group: ElasticGroup,
         shards: LeasedShards,
         listing: ShardListing,
-        tracker: GroupTracker,
+        current: CurrentWorker,
         clock: Clock,
         *,
         job: GroupJob,
@@ -60,24 +60,24 @@ class WorkerLives:
         self._group = group
         self._shards = shards
         self._listing = listing
-        self._tracker = tracker
+        self._current = current
         self._clock = clock
         self._job = job
         self._counts = counts
         self._on_drain = on_drain
-        self._worker: Worker | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
 
     @property
     def may_write(self) -> bool:
         """Whether a heartbeat was confirmed lately."""
-        return self._worker is not None and self._worker.permission.is_given
+        permission = self._current.permission
+        return permission is not None and permission.is_given
 
     @property
     def has_others(self) -> bool:
         """Whether other processes of the group go on."""
-        return self._worker is not None and self._worker.has_others
+        return self._current.worker is not None and self._current.worker.has_others
 
     def start(self, start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         """Join the group. `start_task` runs the work in a background task."""
@@ -86,12 +86,12 @@ class WorkerLives:
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
         """Store how far each shard was emitted, or is done with. Raises: FencedError, StateError, errors of the sink."""
-        if self._worker is not None:
-            await self._worker.checkpoint(may_be_partial=may_be_partial)
+        if self._current.worker is not None:
+            await self._current.worker.checkpoint(may_be_partial=may_be_partial)
 
     async def announce(self) -> None:
         """Say that this process will leave, and return when the others must have seen it; at once if there are none (E5)."""
-        if self._worker is not None and self._task is not None and await self._worker.announce():
+        if self._current.worker is not None and self._task is not None and await self._current.worker.announce():
             await asyncio.wait([self._task], timeout=self._group.settings.announce_seconds)
 
     async def leave(self) -> None:
@@ -102,8 +102,8 @@ class WorkerLives:
         self._is_leaving = True
         if self._task is None:
             return
-        if self._worker is not None:
-            self._worker.leave()
+        if self._current.worker is not None:
+            self._current.worker.leave()
         silent, settings = 0.0, self._group.settings
         while not (await asyncio.wait([self._task], timeout=settings.interval))[0]:
             silent = 0.0 if self.may_write else silent + settings.interval
@@ -123,14 +123,14 @@ class WorkerLives:
 
     async def end_life(self) -> None:
         """Let the worker be replaced, as others would when it is silent: what it can store no more is read again."""
-        if self._worker is not None:
-            await self._worker.seal()
+        if self._current.worker is not None:
+            await self._current.worker.seal()
 
     async def seal(self) -> None:
         """End the worker without a last checkpoint. The others take its shards at once."""
         await self.cancel()
-        if self._worker is not None:
-            await self._worker.seal()
+        if self._current.worker is not None:
+            await self._current.worker.seal()
 
     async def _run(self) -> None:
         while not self._is_leaving:
@@ -141,8 +141,7 @@ class WorkerLives:
             except LateJoinError as error:
                 log.warning("worker %s begins anew under another name: %s", worker.name, error)
             except FencedError as error:
-                self._counts.replaced += 1
-                self._counts.in_flight += self._shards.records_in_write
+                self._counts.count_replaced(self._shards.records_in_write)
                 log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
             except BaseException:
                 self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it
@@ -168,9 +167,5 @@ class WorkerLives:
             job=self._job,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
-        self._worker = worker
-        self._shards.permission = worker.permission
-        self._tracker.name = name
-        self._tracker.group_watermark = lambda: worker.group_watermark
-        self._tracker.on_suspension = worker.permission.on_suspension
+        self._current.become(worker)
         return worker

@@ -28,6 +28,24 @@ class LeaseCounts:
     unowned: int = 0
     unowned_seconds: float = 0.0
 
+    def count_sealed(self, workers: int) -> None:
+        """Other workers were sealed."""
+        self.sealed += workers
+
+    def count_replaced(self, in_flight: int) -> None:
+        """Others have sealed this worker, while the sink was writing these records."""
+        self.replaced += 1
+        self.in_flight += in_flight
+
+    def count_moved(self, taken: int, given: int) -> None:
+        """Shards have come and gone."""
+        self.taken += taken
+        self.given += given
+
+    def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
+        """What others should have given up, at this look."""
+        self.withheld = withheld
+
     def observe_unowned(self, seconds: Iterable[float]) -> None:
         """For how long each unowned shard has been seen."""
         found = list(seconds)

@@ -198,13 +198,13 @@ class Worker:
         self._apply_table()
         self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
         sealed = await self._observer.seal_silent(view)
-        self._counts.sealed += len(view.unsealed) - len(sealed.unsealed)
+        self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
         if self._giver.is_leaving or self.name not in view.members:
-            self._counts.withheld = {}
+            self._counts.observe_withheld({})
             return False
         plan = view.plan()
-        self._counts.withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
+        self._counts.observe_withheld(view.withheld(plan if self._observer.is_settled else {}, self.name))
         may_have_taken = await self._taker.take(view, plan)
         self._counts.observe_unowned(self._taker.free_seconds)
         if may_have_taken:
@@ -229,8 +229,8 @@ class Worker:
             return
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
-        self._counts.taken += len(changes.begun)
-        self._counts.given += sum(shard in table.leases and not table.leases[shard].ended for shard in changes.lost)
+        given = sum(shard in table.leases and not table.leases[shard].ended for shard in changes.lost)
+        self._counts.count_moved(len(changes.begun), given)
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)

@@ -88,7 +88,7 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         lambda view: view.checkpoints.running_ms,
     ),
     Metric(
-        "budgetUsedBytes", GAUGE, "bytes", "queued or reserved, as held in memory", lambda view: view.queues.used_bytes
+        "budgetUsedBytes", GAUGE, "bytes", "queued or reserved, as held in memory", lambda view: view.intake.used_bytes
     ),
     Metric("shards", GAUGE, "shards", "owned, ended ones included", lambda view: len(view.entries)),
     Metric(
@@ -103,21 +103,21 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         GAUGE,
         "shards",
         "open and idle",
-        lambda view: sum(entry.is_open and entry.idle for entry in view.entries),
+        lambda view: sum(entry.is_open and entry.reading.is_idle for entry in view.entries),
     ),
     Metric(
         "heldShards",
         GAUGE,
         "shards",
         "held back by alignment: the next record is above the emit limit",
-        lambda view: sum(entry.held_since is not None for entry in view.entries),
+        lambda view: sum(entry.status.held_since is not None for entry in view.entries),
     ),
     Metric(
         "excludedShards",
         GAUGE,
         "shards",
         "so far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)",
-        lambda view: sum(entry.is_excluded for entry in view.entries),
+        lambda view: sum(entry.status.is_excluded for entry in view.entries),
     ),
     Metric(
         "alignmentLagMs",
@@ -131,14 +131,14 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         COUNTER,
         "records",
         "below the global watermark only because their shard was idle or excluded",
-        lambda view: sum(entry.late_after_idle for entry in view.entries),
+        lambda view: sum(entry.emission.late_after_idle for entry in view.entries),
     ),
     Metric(
         "lateAfterTakeover",
         COUNTER,
         "records",
         "ELASTIC: below the global watermark because a worker was sealed: what it had not stored is read again, and written",
-        lambda view: sum(entry.late_after_takeover for entry in view.entries),
+        lambda view: sum(entry.emission.late_after_takeover for entry in view.entries),
     ),
     Metric(
         "alarms",
@@ -196,8 +196,8 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         "1 while a fan-out subscription is open",
         lambda view: view.entry.metrics.subscribed,
     ),
-    Metric("records", COUNTER, "records", "written to the sink", lambda view: view.entry.records),
-    Metric("bytes", COUNTER, "bytes", "payload written to the sink", lambda view: view.entry.payload_bytes),
+    Metric("records", COUNTER, "records", "written to the sink", lambda view: view.entry.emission.records),
+    Metric("bytes", COUNTER, "bytes", "payload written to the sink", lambda view: view.entry.emission.payload_bytes),
     Metric(
         "stage",
         TEXT,
@@ -226,40 +226,46 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         "the watermark of the next queued record",
         lambda view: view.entry.next_watermark,
     ),
-    Metric("queuedRecords", GAUGE, "records", "read and not yet written", lambda view: view.entry.queued_records),
-    Metric("queuedBytes", GAUGE, "bytes", "the same, as held in memory", lambda view: view.entry.queued_bytes),
+    Metric(
+        "queuedRecords", GAUGE, "records", "read and not yet written", lambda view: view.entry.reading.queue.records
+    ),
+    Metric("queuedBytes", GAUGE, "bytes", "the same, as held in memory", lambda view: view.entry.reading.queue.bytes),
     Metric(
         "idle",
         FLAG,
         "",
         "open, and observed silent for the idle interval",
-        lambda view: view.entry.idle and view.entry.is_open,
+        lambda view: view.entry.reading.is_idle and view.entry.is_open,
     ),
     Metric(
         "silentMs",
         GAUGE,
         "ms",
         "for how long the shard was observed silent",
-        lambda view: view.entry.idleness.observed_ms,
+        lambda view: view.entry.reading.idleness.observed_ms,
     ),
     Metric(
-        "excluded", FLAG, "", "so far behind that watermarks do not wait for it", lambda view: view.entry.is_excluded
+        "excluded",
+        FLAG,
+        "",
+        "so far behind that watermarks do not wait for it",
+        lambda view: view.entry.status.is_excluded,
     ),
     Metric(
         "lateAfterIdle",
         COUNTER,
         "records",
         "below the global watermark when written, although not late in their shard",
-        lambda view: view.entry.late_after_idle,
+        lambda view: view.entry.emission.late_after_idle,
     ),
     Metric(
         "lateAfterTakeover",
         COUNTER,
         "records",
         "ELASTIC: the same, of a shard whose worker was sealed before it had stored its position",
-        lambda view: view.entry.late_after_takeover,
+        lambda view: view.entry.emission.late_after_takeover,
     ),
-    Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.held_since is not None),
+    Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.status.held_since is not None),
     Metric("heldMs", COUNTER, "ms", "held back by alignment so far", lambda view: view.held_ms),
     Metric(
         "lastEmitAgeMs",

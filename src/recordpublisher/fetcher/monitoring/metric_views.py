@@ -8,7 +8,7 @@ from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
-from ..pipeline.shard_queues import ShardQueues
+from ..pipeline.read_intake import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
 from ..shards.retention_check import time_to_loss_ms
 from ..shards.shard_entry import ShardEntry
@@ -39,13 +39,17 @@ class ShardView:
     @property
     def held_ms(self) -> int:
         """For how long alignment has held the shard back so far."""
-        since = self.entry.held_since
-        return round((self.entry.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
+        since = self.entry.status.held_since
+        return round((self.entry.status.held_seconds + (0.0 if since is None else self.now - since)) * 1000)
 
     @property
     def last_emit_age_ms(self) -> int | None:
         """Time since its last record was written; before the first one, since the subtask owns the shard."""
-        since = self.entry.last_emit_ms if self.entry.last_emit_ms is not None else self.entry.owned_since_ms
+        since = (
+            self.entry.emission.last_emit_ms
+            if self.entry.emission.last_emit_ms is not None
+            else self.entry.owned_since_ms
+        )
         return None if since is None else self.now_ms - since
 
     @property
@@ -60,10 +64,10 @@ def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
     A shard that is held back is not read. Without the time since then its gauge would keep its last value and hide an outage.
     """
     last = entry.metrics.millis_behind_latest
-    if last < 0 or entry.last_read_ms is None:
+    if last < 0 or entry.reading.last_read_ms is None:
         return last
-    age = max(0, now_ms - entry.last_read_ms)
-    is_growing = last > 0 or entry.queued_records > 0 or age > STALE_READ_MS
+    age = max(0, now_ms - entry.reading.last_read_ms)
+    is_growing = last > 0 or entry.reading.queue.records > 0 or age > STALE_READ_MS
     return last + age if is_growing and entry.is_open else last
 
 
@@ -75,7 +79,7 @@ class SubtaskView:
     tracker: WatermarkTracker
     alignment: Alignment
     emitter: Emitter
-    queues: ShardQueues
+    intake: ReadIntake
     alarm_monitor: AlarmMonitor
     retention: RetentionPeriods
     suspension: SuspensionDetector

@@ -27,8 +27,8 @@ def progress_of(subtask: int, view: SubtaskView, now_ms: int) -> SubtaskProgress
     for entry in view.table:
         if entry.is_open:
             open_shards += 1
-            idle += entry.idle
-        held += entry.held_since is not None
+            idle += entry.reading.is_idle
+        held += entry.status.held_since is not None
         skipped += entry.metrics.skipped_records
         dead_letters += entry.metrics.dead_letters
         behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))

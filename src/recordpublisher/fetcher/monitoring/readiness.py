@@ -37,7 +37,8 @@ def reasons_not_ready(
 
 def _is_reading(entries: Iterable[ShardEntry], now_ms: int) -> bool:
     """Whether any shard was read lately; a shard with records queued waits for the sink or for alignment, not for the service."""
-    waiting = [entry for entry in entries if entry.stage is ShardStage.READING and not entry.queue]
+    waiting = [entry for entry in entries if entry.stage is ShardStage.READING and not entry.reading.queue]
     return not waiting or any(
-        entry.last_read_ms is not None and now_ms - entry.last_read_ms <= READ_LIMIT_MS for entry in waiting
+        entry.reading.last_read_ms is not None and now_ms - entry.reading.last_read_ms <= READ_LIMIT_MS
+        for entry in waiting
     )

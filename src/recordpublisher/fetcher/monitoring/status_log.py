@@ -50,7 +50,7 @@ class StatusLogger:
         self._log_timed_out_subtasks()
         self._log_tracker_reachability()
         now = self._clock.monotonic()
-        held = sum(entry.held_since is not None for entry in self._table)
+        held = sum(entry.status.held_since is not None for entry in self._table)
         if self._alignment.global_watermark != self._global_watermark or not held:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
         if now - self._last_status >= MINUTE:
@@ -67,7 +67,7 @@ class StatusLogger:
     def _update_slow_since(self, held: int, now: float) -> None:
         """Since when only the shard with the lowest watermark was written, while others are held back (W12)."""
         blocking_shard = self._alignment.blocking_shard
-        others = blocking_shard, sum(entry.records for entry in self._table if entry.key != blocking_shard)
+        others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
             self._others, self._slow_since = others, now
 

@@ -118,20 +118,20 @@ def observe_own_shard(
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
-    if entry.stage is ShardStage.ENDED or (entry.reading_finished and not entry.queue):
+    if entry.stage is ShardStage.ENDED or (entry.reading.needs_no_more and not entry.reading.queue):
         return False
-    if entry.queued_records or entry.is_writing:
+    if entry.reading.queue.records or entry.emission.is_writing:
         return True
-    if entry.last_read_ms is None or now_ms - entry.last_read_ms > fresh_ms:
+    if entry.reading.last_read_ms is None or now_ms - entry.reading.last_read_ms > fresh_ms:
         return None
-    return not entry.at_tip
+    return not entry.reading.at_tip
 
 
 def _reason(entry: ShardEntry, blocked_by: str) -> str:
-    if entry.is_writing:
+    if entry.emission.is_writing:
         return "the sink's write does not return"
-    if entry.held_since is not None:
+    if entry.status.held_since is not None:
         return f"held back by alignment, which waits for {blocked_by}"
     if entry.stage is ShardStage.WAITING:
         return f"it waits for the end of its parents {list(entry.shard.parents)}"
-    return "the sink does not take it" if entry.queued_records else "its reads return nothing"
+    return "the sink does not take it" if entry.reading.queue.records else "its reads return nothing"

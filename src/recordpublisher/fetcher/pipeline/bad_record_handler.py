@@ -63,7 +63,7 @@ class BadRecordHandler:
             key = record.shard.key
             self._skipped_log.skipped(f"record {record.sequence_numbers[0]} of {key}", reason, shard=key)
             if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
-                self._table[key].metrics.skipped_records += 1
+                self._table[key].metrics.count_skipped()
         else:
             await fail_on_rejected_record(record, reason)
 
@@ -88,7 +88,7 @@ class BadRecordHandler:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
         await self._sink.write(dead_letter(shard, record, reason))
         if shard.key in self._table:
-            self._table[shard.key].metrics.dead_letters += 1
+            self._table[shard.key].metrics.count_dead_letter()
 
 
 def dead_letter(shard: Shard, record: UserRecord, reason: str) -> RecordBatch:

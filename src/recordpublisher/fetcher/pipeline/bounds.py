@@ -104,16 +104,16 @@ def shard_outcome(
     return ShardOutcome(
         shard=entry.shard,
         state=replace(entry.state, tip_ms=entry.snapshot_state.tip_ms),
-        records=entry.records - before[0],
-        payload_bytes=entry.payload_bytes - before[1],
+        records=entry.emission.records - before[0],
+        payload_bytes=entry.emission.payload_bytes - before[1],
         seen=ShardObservation(
-            at_tip=entry.at_tip and not is_past,
-            tip_seen_ms=entry.tip_seen_ms,
+            at_tip=entry.reading.at_tip and not is_past,
+            tip_seen_ms=entry.reading.tip_seen_ms,
             past_event_time=is_past,
             next_watermark=past_event_time.get(entry.key),
-            silent_ms=entry.idleness.observed_ms,
+            silent_ms=entry.reading.idleness.observed_ms,
             behind_ms=None if behind_ms < 0 else behind_ms,
-            children=entry.children,
+            children=entry.reading.children,
             failure=None if failure is None else str(failure),
         ),
     )

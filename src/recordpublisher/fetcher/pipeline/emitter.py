@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from ..watermarks.straggler_exclusion import count_late_after_idle
-from .shard_queues import ShardQueues
+from .bounds import Bounds, EndReason
+from .read_intake import ReadIntake
 from .suspension import SuspensionDetector
 from .termination import TerminationCondition
 
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
 """How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
+PERMISSION_POLL_SECONDS = 0.1
 
 
 class WriteGate(Protocol):
-    """Decides about the writes of a worker that others may replace (E4)."""
+    """Says whether a worker that others may replace may write (E4)."""
 
-    async def may_write(self, entry: ShardEntry) -> bool:
-        """Wait until the sink may be written to. False: the shard is not read any more, or the emitter stops: its batch must be dropped."""
+    def may_write_now(self) -> bool:
+        """Whether the sink may be written to at this moment."""
         ...
 
-    def has(self, entry: ShardEntry) -> bool:
-        """Whether the shard is still this worker's."""
-        ...
+
+class AlwaysOpenGate:
+    """Where nobody else gets the shards of this process."""
+
+    def may_write_now(self) -> bool:
+        """Always."""
+        return True
 
 
 class Emitter:
-    """The only caller of the sink's `write` and `watermark`, so that calls never overlap.
+    """The only caller of the sink, apart from checkpoints, which take turns with it: calls never overlap.
 
     It is stopped and never cancelled, so that a write is never cut off.
     """
@@ -44,57 +51,51 @@ class Emitter:
         self,
         sink: Sink,
         alignment: Alignment,
-        queues: ShardQueues,
+        intake: ReadIntake,
         clock: Clock,
         suspension: SuspensionDetector,
         emit_interval_ms: int,
-        on_shard_ended: Callable[[ShardEntry], None],
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
+        gate: WriteGate | None = None,
     ) -> None:
+        """`gate` is asked before each write; None: each is allowed."""
         self._sink = sink
         self._alignment = alignment
-        self._queues = queues
+        self._intake = intake
         self._clock = clock
         self._suspension = suspension
         self._emit_interval = emit_interval_ms / 1000
-        self._on_shard_ended = on_shard_ended
         self._handle_undeserialized = handle_undeserialized
+        self._gate: WriteGate = gate or AlwaysOpenGate()
+        self._run = TerminationCondition(Bounds())
         self._wake = asyncio.Event()
-        self.is_stopping = False
+        self._is_stopping = False
         self._last_watermark_at = float("-inf")
         self._turn_began = clock.monotonic()
         self._turn_seconds = MIN_TURN_SECONDS
-        self.sink_lock = asyncio.Lock()
+        self._sink_lock = asyncio.Lock()
         """Held around every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
         self.records_in_write = 0
         """In the call of the sink's `write` that is going on."""
-        self.write_gate: WriteGate | None = None
-        """Asked before each write, where shards move between processes."""
 
-    def wake(self) -> None:
-        """Something changed: check again what may be emitted."""
-        self._wake.set()
+    # --- a run ------------------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Prepare for a run."""
-        self.is_stopping = False
+    def start(self, run: TerminationCondition) -> None:
+        """A run starts, with its bounds."""
+        self._run = run
+        self._is_stopping = False
 
-    def stop(self) -> None:
-        """Return from `run` after the current write."""
-        self.is_stopping = True
-        self._wake.set()
-
-    async def run(self, termination: TerminationCondition, on_bounds_reached: Callable[[], None]) -> None:
+    async def run(self, on_bounds_reached: Callable[[EndReason], None]) -> None:
         """Emit until stopped. Calls `on_bounds_reached` when the run has reached its bounds."""
-        while not self.is_stopping:
-            if termination.end_reason() is not None:
-                on_bounds_reached()
+        while not self._is_stopping:
+            if (reason := self._run.end_reason()) is not None:
+                on_bounds_reached(reason)
                 break
             selected = self._alignment.select_next() if self._sink.has_room() else None
             if selected is not None:
-                await self._emit(selected[0], selected[1], termination)
+                await self._emit(*selected)
                 continue
             self._wake.clear()
             await self._emit_watermark()
@@ -105,16 +106,37 @@ class Emitter:
         self._last_watermark_at = float("-inf")
         await self._emit_watermark()
 
-    def update(self, entry: ShardEntry, termination: TerminationCondition) -> None:
-        """A shard's queue, stage or idleness changed."""
-        termination.update(entry)
-        holds_watermark = termination.holds_watermark(entry)
-        self._alignment.update(entry, termination.may_emit(entry), holds_watermark)
-        self.local_watermark.update(entry, holds_watermark)
+    def stop(self) -> None:
+        """Return from `run` after the current write."""
+        self._is_stopping = True
+        self._wake.set()
 
-    def remove(self, key: str, termination: TerminationCondition) -> None:
+    def end_run(self) -> None:
+        """The run is over: its bounds do not count any more."""
+        self._run = TerminationCondition(Bounds())
+
+    # --- shards -----------------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something changed: check again what may be emitted."""
+        self._wake.set()
+
+    def on_added(self, entry: ShardEntry) -> None:
+        """A shard was added: watermarks count it from now on. The run does not: one that had ended before is not done by this run."""
+        self._alignment.update(entry)
+        self.local_watermark.update(entry)
+
+    def on_changed(self, entry: ShardEntry) -> None:
+        """A shard's queue, stage or idleness changed."""
+        self._run.update(entry)
+        holds_watermark = self._run.holds_watermark(entry)
+        self._alignment.update(entry, self._run.may_emit(entry), holds_watermark)
+        self.local_watermark.update(entry, holds_watermark)
+        self._wake.set()
+
+    def on_removed(self, key: str) -> None:
         """A shard was removed."""
-        termination.remove(key)
+        self._run.remove(key)
         self._alignment.remove(key)
         self.local_watermark.remove(key)
         self._wake.set()
@@ -124,39 +146,68 @@ class Emitter:
         self._alignment.report()
         self._wake.set()
 
-    async def _emit(self, entry: ShardEntry, count: int, termination: TerminationCondition) -> None:
-        batch, freed = entry.pop(termination.max_emittable(entry, count))
+    # --- the sink ---------------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def between_writes(self) -> AsyncIterator[None]:
+        """While this lasts no call of the sink is going on, and none begins: for checkpoints."""
+        async with self._sink_lock:
+            yield
+
+    async def wait_for_write(self) -> None:
+        """Wait until the write that is going on has ended, and its position is counted."""
+        async with self._sink_lock:
+            pass
+
+    async def _emit(self, entry: ShardEntry, count: int) -> None:
+        """Write the next `count` records of a shard's first batch. There are three cases:
+
+        1. The batch has no records: only the position moves.
+        2. It was written: the position moves in the same step (S1), still under the lock.
+        3. The shard went away while the batch waited or was written: it only gives its memory back (P6).
+        """
+        batch, freed = entry.take(self._run.max_emittable(entry, count))
         if len(batch) or batch.poisoned:
-            entry.is_writing = True
-            async with self.sink_lock:
-                if self.write_gate is not None and not await self.write_gate.may_write(entry):
-                    entry.is_writing = False
-                    self._queues.on_emitted(entry, freed)
-                    return
-                late = count_late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
-                if batch.poisoned:
-                    await self._handle_undeserialized(batch)
-                if len(batch):
-                    self.records_in_write = len(batch)
-                    await self._sink.write(batch)
-                    self.records_in_write = 0
-                entry.is_writing = False
-                entry.count_late(late)
-                entry.advance(batch, self._clock.now_ms())
-            self.records += len(batch)
-            if self.write_gate is not None and not self.write_gate.has(entry):
-                self._queues.on_emitted(entry, freed)
-                return
-            termination.count_emitted(entry, batch)
+            async with self._sink_lock:
+                is_emitted = await self._may_write(entry) and await self._write(entry, batch)
         else:
-            entry.advance(batch, self._clock.now_ms())
+            is_emitted = True
+            self._advance(entry, batch, late=0)
+        self._intake.on_emitted(entry, freed)
+        if is_emitted:
+            await self._emit_watermark()
+            await self._yield_to_readers()
+
+    async def _may_write(self, entry: ShardEntry) -> bool:
+        """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
+        while not entry.is_removed and not entry.reading.is_abandoned:
+            if self._gate.may_write_now():
+                return True
+            if self._is_stopping:
+                return False
+            await asyncio.sleep(PERMISSION_POLL_SECONDS)
+        return False
+
+    async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
+        """Returns whether the shard was still there after the write, so that its position has moved."""
+        late = count_late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
+        if batch.poisoned:
+            await self._handle_undeserialized(batch)
+        if len(batch):
+            self.records_in_write = len(batch)
+            await self._sink.write(batch)
+            self.records_in_write = 0
+        self.records += len(batch)
+        if entry.is_removed:
+            return False
+        self._run.count_emitted(entry, batch)
+        self._advance(entry, batch, late)
+        return True
+
+    def _advance(self, entry: ShardEntry, batch: RecordBatch, late: int) -> None:
+        """The turn first, then the position: moving it tells everybody."""
         self._alignment.on_emitted(entry)
-        self.update(entry, termination)
-        if entry.stage is ShardStage.ENDED:
-            self._on_shard_ended(entry)
-        self._queues.on_emitted(entry, freed)
-        await self._emit_watermark()
-        await self._yield_to_readers()
+        entry.advance(batch, late, self._clock.now_ms())
 
     async def _yield_to_readers(self) -> None:
         """Let the readers run, also when the sink never waits (F1).
@@ -175,7 +226,7 @@ class Emitter:
             return
         self._last_watermark_at = self._clock.monotonic()
         # Decided while holding the lock: during a flush a shard may become active again, and a value from before would be too high (W1).
-        async with self.sink_lock:
+        async with self._sink_lock:
             value = self.local_watermark.advance(self._alignment.report_and_get())
             if value is not None:
                 await self._sink.watermark(value)

@@ -3,8 +3,6 @@ for memory."""
 
 from __future__ import annotations
 
-import asyncio
-
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
 from ..shards.shard_entry import ShardEntry
@@ -24,50 +22,61 @@ class MemoryBudget:
     def __init__(self, limits: BudgetLimits) -> None:
         self._limits = limits
         self.used = 0
+        self._readers = 1
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
         """A read returned: replace its reservation by the bytes that arrived. After each empty read a shard reserves less."""
-        self.used += arrived_bytes - entry.reserved_bytes
-        entry.reserved_bytes = 0
-        entry.expected_bytes = arrived_bytes or (entry.expected_bytes or 0) // 2
+        self.used += arrived_bytes - entry.reservation.bytes
+        entry.reservation.settle(arrived_bytes)
 
     def release(self, freed_bytes: int) -> None:
         """Bytes were emitted or dropped."""
         self.used -= freed_bytes
 
-    def reserve_read(self, entry: ShardEntry, readers: int) -> int:
+    def cancel_read(self, entry: ShardEntry) -> None:
+        """The next read of a shard does not take place."""
+        self.used -= entry.reservation.bytes
+        entry.reservation.reserve(0)
+
+    def share_among(self, readers: int) -> None:
+        """This many shards share the budget from now on."""
+        self._readers = max(readers, 1)
+
+    def reserve_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's next read. Returns how many bytes it may read; 0: it must wait.
 
-        `readers` is the number of shards that share the budget. The reservation is twice the size of the last read, so that the same
+        The reservation is twice the size of the last read, so that the same
         memory is not granted to many reads. A shard with queued records may read only what is reserved. One with an empty queue may read
         at least a fair share: after a silence it may have much to read. A first read reserves its fair share, since a thousand shards
         may start at once.
         """
-        has_queue = bool(entry.queued_records)
+        queue, reservation = entry.reading.queue, entry.reservation
+        has_queue = bool(queue.records)
         if has_queue and not self._may_queue_more(entry):
             return 0
         limits = self._limits
-        self.used -= entry.reserved_bytes
+        self.used -= reservation.bytes
         smallest = min(MIN_READ_BYTES, limits.subtask_bytes)
-        fair_share = min(limits.shard_bytes, max(limits.subtask_bytes // max(readers, 1), smallest))
+        fair_share = min(limits.shard_bytes, max(limits.subtask_bytes // self._readers, smallest))
         least = smallest if has_queue else 0
-        wanted = fair_share if entry.expected_bytes is None else max(2 * entry.expected_bytes, least)
-        free = min(limits.shard_bytes - has_queue * entry.queued_bytes, limits.subtask_bytes - self.used)
-        entry.reserved_bytes = max(0, min(wanted, free))
-        self.used += entry.reserved_bytes
-        return entry.reserved_bytes if has_queue else max(entry.reserved_bytes, fair_share)
+        wanted = fair_share if reservation.expected_bytes is None else max(2 * reservation.expected_bytes, least)
+        free = min(limits.shard_bytes - has_queue * queue.bytes, limits.subtask_bytes - self.used)
+        reservation.reserve(max(0, min(wanted, free)))
+        self.used += reservation.bytes
+        return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
 
     def is_over_shard_limits(self, entry: ShardEntry) -> bool:
         """Whether a shard must emit before it may read more, however much memory is free: held back by alignment, or too much queued."""
         limits = self._limits
-        return entry.queued_records > 0 and (
-            entry.held_since is not None
-            or entry.queued_bytes + (entry.expected_bytes or 0) > limits.shard_bytes
-            or entry.queued_records >= limits.shard_records
+        queue, expected_bytes = entry.reading.queue, entry.reservation.expected_bytes or 0
+        return queue.records > 0 and (
+            entry.status.held_since is not None
+            or queue.bytes + expected_bytes > limits.shard_bytes
+            or queue.records >= limits.shard_records
         )
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
-        fits = self.used + (entry.expected_bytes or 0) <= self._limits.subtask_bytes
+        fits = self.used + (entry.reservation.expected_bytes or 0) <= self._limits.subtask_bytes
         return fits and not self.is_over_shard_limits(entry)
 
 
@@ -88,47 +97,47 @@ class PendingReads:
 
     async def wait(self, entry: ShardEntry) -> int:
         """Wait until the shard's next read may start. Returns how many bytes it may read."""
-        entry.read_grant = asyncio.get_running_loop().create_future()
+        grant = entry.reservation.request()
         self._waiting[entry.key] = entry
         self._update_order(entry)
         try:
-            return await entry.read_grant
+            return await grant
         finally:
-            entry.read_grant = None
+            entry.reservation.withdraw()
             self._remove(entry)
 
-    def on_emitted(self, entry: ShardEntry, readers: int) -> None:
+    def on_emitted(self, entry: ShardEntry) -> None:
         """A shard has emitted: try its read, then the reads of others."""
         if entry.key in self._waiting:
-            self._try_to_grant(entry, readers)
-        self._grant_in_order(readers)
+            self._try_to_grant(entry)
+        self._grant_in_order()
 
-    def retry_all(self, readers: int) -> None:
+    def retry_all(self) -> None:
         """Try every waiting read."""
         for entry in list(self._waiting.values()):
             self._update_order(entry)
-        self._grant_in_order(readers)
+        self._grant_in_order()
         for entry in list(self._waiting.values()):
-            self._try_to_grant(entry, readers)
+            self._try_to_grant(entry)
 
-    def _try_to_grant(self, entry: ShardEntry, readers: int) -> None:
-        if entry.read_grant is None or entry.read_grant.done():
+    def _try_to_grant(self, entry: ShardEntry) -> None:
+        if not entry.reservation.is_requested:
             return
-        read_bytes = self._budget.reserve_read(entry, readers)
+        read_bytes = self._budget.reserve_read(entry)
         if read_bytes:
-            entry.read_grant.set_result(read_bytes)
+            entry.reservation.grant(read_bytes)
             self._remove(entry)
         else:
             self._update_order(entry)
 
-    def _grant_in_order(self, readers: int) -> None:
+    def _grant_in_order(self) -> None:
         """Grant free memory to the lowest next watermark first, until one read does not fit."""
         while (lowest := self._waiting_for_memory.lowest()) is not None:
             entry = self._waiting[lowest[1]]
-            if entry.read_grant is None or entry.read_grant.done():
+            if not entry.reservation.is_requested:
                 self._remove(entry)
                 continue
-            self._try_to_grant(entry, readers)
+            self._try_to_grant(entry)
             if entry.key in self._waiting:
                 return
 

@@ -11,7 +11,7 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
-from ..shards.shard_entry import ReadProgress, ShardEntry
+from ..shards.shard_entry import ShardEntry
 from .suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -32,17 +32,22 @@ class RetentionGaps:
         self._suspension = suspension
         self._clock = clock
         self._continue_on_loss = continue_on_loss
+        self._pinned_ms: int | None = None
 
-    def start(self, entry: ShardEntry, parents: Iterable[ShardEntry], pinned_ms: int | None) -> None:
+    def pin(self, pinned_ms: int | None) -> None:
+        """The time that a LATEST start stands for (P3)."""
+        self._pinned_ms = pinned_ms
+
+    def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
         """A reader starts behind the entry's state. A new shard was opened when its parents had been read to their end, at the latest;
         a start that was pinned to a time (P3) counts as seen then."""
         state = entry.snapshot_state
         seen_ms = _later(state.arrival_ms, state.tip_ms)
         if seen_ms is None and state.position is None:
             seen_ms = _later(*(parent.progress.seen_ms for parent in parents), *map(_stored_ms, parents))
-        if seen_ms is None and pinned_ms is not None and state.start.timestamp_ms == pinned_ms:
-            seen_ms = pinned_ms
-        entry.progress = ReadProgress(state.position, seen_ms, self._suspension.lost_seconds)
+        if seen_ms is None and self._pinned_ms is not None and state.start.timestamp_ms == self._pinned_ms:
+            seen_ms = self._pinned_ms
+        entry.progress.start(state.position, seen_ms, self._suspension.lost_seconds)
 
     def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Whether `check` must look at a batch before it is queued. One comparison, for each batch."""
@@ -66,21 +71,15 @@ class RetentionGaps:
         elif gap is Gap.NOT_CHECKED:
             self._on_not_checked(entry)
         if gap is not Gap.NONE:
-            progress.seen_ms = self._clock.now_ms()  # counted once
+            progress.on_gap(self._clock.now_ms())  # counted once
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """A batch is queued: reading goes on behind it."""
-        progress = entry.progress
-        if batch.records:
-            progress.seen_ms = to_millis(batch.records[-1].arrival)
-        if batch.read_position is not None and not batch.read_position.continuation:
-            progress.position = batch.read_position
-        if batch.millis_behind_latest == 0:
-            progress.seen_ms = _later(progress.seen_ms, self.read_ms(entry))
+        entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
         """The next read may start."""
-        entry.progress.lost_seconds = self._suspension.lost_seconds
+        entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
         """When the last batch was read, epoch ms, at the latest: time in which the process was suspended since the request may have
@@ -111,12 +110,12 @@ class RetentionGaps:
         )
         if not self._continue_on_loss:
             raise error
-        entry.metrics.retention_gaps += 1
+        entry.metrics.count_retention_gap()
         if self._may_log(entry):
             log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
-        entry.metrics.retention_not_checked += 1
+        entry.metrics.count_retention_not_checked()
         if self._may_log(entry):
             log.warning(
                 "%s was not read for longer than a stream may keep its records. It shows no records of that time: whether some came and "
@@ -129,7 +128,7 @@ class RetentionGaps:
         now_ms, last_ms = self._clock.now_ms(), entry.progress.logged_ms
         if last_ms is not None and now_ms - last_ms < LOG_INTERVAL_MS:
             return False
-        entry.progress.logged_ms = now_ms
+        entry.progress.on_logged(now_ms)
         return True
 
 

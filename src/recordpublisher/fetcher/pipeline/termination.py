@@ -21,6 +21,7 @@ class TerminationCondition:
         self._started: set[str] = set()
         self._done: set[str] = set()
         self._per_shard: dict[str, int] = {}
+        self.until_event_time = bounds.until_event_time
         self.records = 0
         self.payload_bytes = 0
         self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
@@ -94,17 +95,17 @@ class TerminationCondition:
 
         One read of a busy shard may be larger than the whole bound. Without this, that shard would be the only one in every run.
         """
-        head = entry.queue[0]
+        head = entry.reading.queue[0]
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
 
     def _is_done(self, entry: ShardEntry) -> bool:
         if entry.stage is ShardStage.ENDED or not self.may_emit(entry) or self.is_past_event_time(entry):
             return True
-        return self._has_reached_tip(entry) and not entry.queue and not entry.is_writing
+        return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_reached_tip(self, entry: ShardEntry) -> bool:
         """A shard that was closed when listed has no tip, only an end: its children wait for that (S2)."""
-        return self._bounds.stop_at_tip and entry.has_seen_tip and not entry.shard.closed
+        return self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
 
     def _shard_reason(self) -> EndReason:
         if self._bounds.until_event_time is not None:

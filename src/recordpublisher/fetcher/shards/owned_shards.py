@@ -10,16 +10,13 @@ from recordpublisher.publishers.shards import Shard
 
 from .discovery import ShardDiscovery
 from .missing_shards import MissingShards
-from .shard_entry import ShardEntry, ShardStage
+from .shard_entry import ShardEntry
 from .shard_state import ShardState
 from .shard_table import ShardTable
 
 
 class OwnedShards:
-    """Adds shards to the table and removes them, and calls `on_added` or `on_removed` for each.
-
-    `on_added` is also called for a shard of a deleted stream that has queued records left to emit.
-    """
+    """Owns what is known of shards that this subtask does not read now: those that a listing lacks, and those of streams that left."""
 
     def __init__(
         self,
@@ -28,8 +25,6 @@ class OwnedShards:
         missing: MissingShards,
         is_ours: Callable[[Shard], bool],
         clock: Clock,
-        on_added: Callable[[ShardEntry], None],
-        on_removed: Callable[[str], None],
     ) -> None:
         self._table = table
         self._discovery = discovery
@@ -40,8 +35,6 @@ class OwnedShards:
         """Of own shards whose stream is not read any more: part of all snapshots (S10)."""
         self._is_ours = is_ours
         self._clock = clock
-        self._on_added = on_added
-        self._on_removed = on_removed
 
     def add_initial(
         self, listed: Iterable[Shard], states: Mapping[str, ShardState], unlisted: Mapping[str, ShardState]
@@ -82,8 +75,6 @@ class OwnedShards:
     def remove_stream(self, stream: str) -> None:
         """Remove every shard of a stream that is not read any more, and keep the states of the own ones, unless it was deleted."""
         states = self._table.remove_stream(stream)
-        for key in states:
-            self._on_removed(key)
         if stream not in self._discovery.deleted:
             self.kept_states |= states
             return
@@ -98,31 +89,23 @@ class OwnedShards:
         self.add_new(listed)
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
         for key in self._table.removable():
-            self.remove(key)
+            self._table.remove(key)
 
     def on_stream_deleted(self, entry: ShardEntry) -> None:
         """The shard's stream was deleted: emit what was read, then remove the shard, so that no watermark waits for it."""
         self._discovery.deleted.add(entry.shard.stream)
-        entry.stage = ShardStage.DRAINING
-        if entry.queue:
-            self._on_added(entry)
+        if entry.reading.queue or entry.emission.is_writing:
+            entry.end_of_reading(())
         else:
-            self.remove(entry.key)
+            self._table.remove(entry.key)
 
     def is_stream_deleted(self, entry: ShardEntry) -> bool:
         """Whether the shard's stream was deleted."""
         return entry.shard.stream in self._discovery.deleted
 
-    def remove(self, key: str) -> None:
-        """Remove a shard: state must not grow for ever."""
-        self._table.remove(key)
-        self._on_removed(key)
-
     def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
         if shard.key not in self._table and self._is_ours(shard):
-            entry = self._table.add(shard, state)
-            entry.owned_since_ms = self._clock.now_ms()
-            self._on_added(entry)
+            self._table.add(shard, state, owned_since_ms=self._clock.now_ms())
 
 
 def _stream_of(key: str) -> str:

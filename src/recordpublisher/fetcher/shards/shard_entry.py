@@ -1,24 +1,25 @@
-"""ShardEntry: everything that changes about one shard of a subtask: emitted state, queue, idleness, counters."""
+"""ShardEntry: one shard of a subtask: what was read of it, what was emitted, and how it counts for watermarks."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
-from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch, to_millis
+from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..watermark_functions import is_active, shard_watermark
-from .idleness import IdlenessTimer
+from .read_reservation import ReadProgress, ReadReservation
+from .shard_emission import ShardEmission, WatermarkStatus
+from .shard_reading import ReadMoment, ShardReading
 from .shard_state import ShardState
 
 
 class ShardStage(Enum):
-    """The stages of a shard in a subtask, in this order.
+    """The stages of a shard in a subtask, in this order; only DRAINING goes back to READING, when what is unread is dropped.
 
     WAITING: its parents are not finished (S2). READING: a publisher reads it. DRAINING: it was read to its end, records are still
     queued. ENDED: its last record was emitted.
@@ -30,72 +31,133 @@ class ShardStage(Enum):
     ENDED = auto()
 
 
-@dataclass(slots=True)
-class ReadProgress:
-    """How far a shard was read, which may be further than it was emitted (S5).
+class ShardListener:
+    """Is told what happens to shards. These methods do nothing: for a shard that was removed, nothing follows from anything."""
 
-    - `position`: the last record read; None: the shard's beginning.
-    - `seen_ms`: its arrival, or the last read at the tip, whichever is later (epoch ms); None: nothing was read.
-    - `lost_seconds`: what the suspension detector had counted when the next read was requested.
-    - `logged_ms`: when a gap was last logged.
-    """
+    def on_added(self, entry: ShardEntry) -> None:
+        """It came into the table."""
 
-    position: SequenceNumber | None = None
-    seen_ms: int | None = None
-    lost_seconds: float = 0.0
-    logged_ms: int | None = None
+    def on_changed(self, entry: ShardEntry) -> None:
+        """Its queue, stage, idleness or part in watermarks changed."""
+
+    def on_ended(self, entry: ShardEntry) -> None:
+        """Its last record was emitted (S2)."""
+
+    def on_removed(self, key: str) -> None:
+        """It left the table."""
 
 
-@dataclass(slots=True)
+NO_LISTENER = ShardListener()
+
+
 class ShardEntry:
-    """One shard of a subtask. The queue holds batches that were read and not emitted.
+    """Owns the order in which a shard is read, emitted and ended (S1, S2), and tells the listener of each change.
 
-    - `offset`: how many records of the queue's first batch were emitted already.
-    - `reserved_bytes`: memory reserved for the next read; `expected_bytes`: the size of the last read, None before the first.
-    - `read_grant`: resolved with a number of bytes when a read that waits for memory may start.
-    - `at_tip`: the last read stood at the tip; `has_seen_tip`: some read of this run did; `tip_seen_ms`: when the first and the last such
-      read returned (epoch ms). `last_read_ms`: when the last read of any kind returned.
-    - `reading_finished`: a bounded run needs no more reads of the shard.
-    - `awaits_child_takeover`: the shard ended, and a child has no reader yet (W5).
-    - `is_excluded`: so far behind that watermarks do not wait for it (W12).
-    - `taken_over_below`: the global watermark when the shard was taken over from another process (epoch ms), below which it may begin (E8).
-    - `progress`: how far it was read.
-    - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.
+    Each command names its only caller. The parts are read by everybody, and changed by these commands only; but `reservation` by
+    MemoryBudget and PendingReads, `progress` by RetentionGaps, `status.set_held` by Alignment.
     """
 
-    shard: Shard
-    state: ShardState
-    stage: ShardStage = ShardStage.WAITING
-    queue: deque[RecordBatch] = field(default_factory=deque)
-    offset: int = 0
-    queued_bytes: int = 0
-    queued_records: int = 0
-    reserved_bytes: int = 0
-    is_writing: bool = False
-    expected_bytes: int | None = None
-    read_grant: asyncio.Future[int] | None = None
-    idleness: IdlenessTimer = field(default_factory=IdlenessTimer)
-    at_tip: bool = False
-    has_seen_tip: bool = False
-    tip_seen_ms: tuple[int, int] | None = None
-    reading_finished: bool = False
-    idle: bool = False
-    awaits_child_takeover: bool = False
-    is_excluded: bool = False
-    tip_ms: int | None = None
-    held_since: float | None = None
-    held_seconds: float = 0.0
-    children: tuple[Shard, ...] = ()
-    records: int = 0
-    payload_bytes: int = 0
-    last_emit_ms: int | None = None
-    owned_since_ms: int | None = None
-    last_read_ms: int | None = None
-    late_after_idle: int = 0
-    late_after_takeover: int = 0
-    taken_over_below: int | None = None
-    progress: ReadProgress = field(default_factory=ReadProgress)
-    metrics: ShardMetrics = field(default_factory=ShardMetrics)
+    def __init__(
+        self,
+        shard: Shard,
+        state: ShardState,
+        listener: ShardListener = NO_LISTENER,
+        *,
+        owned_since_ms: int | None = None,
+        taken_over_below: int | None = None,
+    ) -> None:
+        self.shard = shard
+        self.owned_since_ms = owned_since_ms
+        self.reading = ShardReading()
+        self.emission = ShardEmission(state, taken_over_below)
+        self.status = WatermarkStatus()
+        self.reservation = ReadReservation()
+        self.progress = ReadProgress()
+        self.metrics = ShardMetrics()
+        self.is_removed = False
+        self._listener = listener
+
+    # --- commands ---------------------------------------------------------------------------------------------------------------
+
+    def start_reading(self, inherited_watermark: int | None = None) -> None:
+        """A reader starts (ReadTasks). Of a shard that waited: at the lowest watermark of its parents (W5)."""
+        self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
+        self.emission.start_at(inherited_watermark)
+        self.reading.start()
+        self._listener.on_changed(self)
+
+    def on_read(self, batch: RecordBatch, at: ReadMoment, idle_interval_ms: int) -> int:
+        """A read returned (ReadIntake). Returns the bytes that queueing the batch has freed."""
+        self.metrics.saw_distance(batch.millis_behind_latest)
+        self.reading.record(batch, at, idle_interval_ms)
+        is_queued = len(batch) > 0 or batch.read_position is not None
+        freed = self.reading.queue.push(batch) if is_queued else 0
+        self._listener.on_changed(self)
+        return freed
+
+    def end_of_reading(self, children: Sequence[Shard]) -> None:
+        """It was read to its end (ReadIntake), or its stream was deleted (OwnedShards)."""
+        self._check(self.stage is ShardStage.READING, "is read to its end")
+        self.reading.end(children)
+        self._on_progress()
+
+    def finish_reading(self) -> None:
+        """This run needs no more reads of it; what is queued stays (ReadTasks). Gives no notice."""
+        self.reading.finish()
+
+    def abandon(self) -> None:
+        """It is not read here any more (ReadTasks). Gives no notice."""
+        self.reading.abandon()
+
+    def end_run(self) -> None:
+        """The run is over (ReadTasks). Gives no notice."""
+        self.reading.reset()
+        self.emission.reset()
+
+    def drop_unread(self) -> int:
+        """Drop what was read and not emitted; it is read again later (ReadIntake). Returns the bytes freed."""
+        freed = self.reading.drop_unread()
+        self._listener.on_changed(self)
+        return freed
+
+    def take(self, count: int) -> tuple[RecordBatch, int]:
+        """Take records to write, and the bytes that this freed (Emitter): `pop` of the queue.
+
+        Until `advance` they count as being written: a shard does not end before its last record was (S2), nor if that could not be written.
+        Gives no notice: alignment would see the record behind the batch in its place, before that is written.
+        """
+        self.emission.begin_write()
+        return self.reading.queue.pop(count)
+
+    def advance(self, batch: RecordBatch, late: int, now_ms: int) -> None:
+        """Move the position behind a batch that was written, of which `late` records are below the global watermark (Emitter).
+
+        Emitting and advancing are one step (S1).
+        """
+        self.emission.advance(batch, late, now_ms)
+        self._on_progress()
+
+    def exclude(self, is_excluded: bool) -> None:
+        """Watermarks do not wait for it, or do (StragglerDetector)."""
+        if self.status.exclude(is_excluded):
+            self._listener.on_changed(self)
+
+    def await_children(self, awaits: bool) -> None:
+        """After its end watermarks wait for it until its children have readers, or do not (EndedParentHold)."""
+        if self.status.await_children(awaits):
+            self._listener.on_changed(self)
+
+    def on_suspension(self) -> None:
+        """The process was suspended (ShardLifecycle)."""
+        if self.reading.on_suspension():
+            self._listener.on_changed(self)
+
+    def remove(self) -> None:
+        """It left the table (ShardTable): nothing follows from what happens to it later, as at the end of a write that goes on."""
+        self.is_removed = True
+        self._listener = NO_LISTENER
+
+    # --- questions --------------------------------------------------------------------------------------------------------------
 
     @property
     def key(self) -> str:
@@ -103,15 +165,34 @@ class ShardEntry:
         return self.shard.key
 
     @property
+    def state(self) -> ShardState:
+        """What was emitted."""
+        return self.emission.state
+
+    @property
+    def stage(self) -> ShardStage:
+        """Its stage, which follows from what was read and what was emitted."""
+        if self.emission.state.ended:
+            return ShardStage.ENDED
+        if self.reading.has_reached_end:
+            return ShardStage.DRAINING
+        return ShardStage.READING if self.reading.has_started else ShardStage.WAITING
+
+    @property
     def snapshot_state(self) -> ShardState:
         """The state that a snapshot stores: what was emitted, when a read last stood at the tip, whether the shard has started (S5)."""
-        tip_ms = self.state.tip_ms if self.tip_ms is None else self.tip_ms
+        tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.stage is ShardStage.WAITING)
 
     @property
     def is_open(self) -> bool:
         """Whether the shard may still emit records: it is being read, or has records queued."""
-        return self.stage in (ShardStage.READING, ShardStage.DRAINING)
+        return self.reading.has_started and not self.emission.state.ended
+
+    @property
+    def needs_reader(self) -> bool:
+        """Whether it is to be read, now and here."""
+        return self.stage is ShardStage.READING and not self.reading.needs_no_more
 
     @property
     def is_active(self) -> bool:
@@ -120,96 +201,32 @@ class ShardEntry:
         They do while it is open, unless it is excluded, or idle with an empty queue (W4). They also do after its end until its children
         have readers (W5).
         """
-        if self.awaits_child_takeover:
+        if self.status.awaits_children:
             return True
-        return is_active(self.is_open and not self.is_excluded, self.idle, self.queued_records > 0)
+        is_counted = self.is_open and not self.status.is_excluded
+        return is_active(is_counted, self.reading.is_idle, self.reading.queue.records > 0)
 
     @property
     def next_watermark(self) -> int | None:
         """The watermark of the next record to emit; None when the queue is empty or begins with a batch without records."""
-        if not self.queue or not self.queue[0].watermarks:
-            return None
-        return self.queue[0].watermarks[self.offset]
+        return self.reading.queue.next_watermark
 
     @property
     def alignment_watermark(self) -> int | None:
         """The watermark with which the shard counts for the global one (W1)."""
         return shard_watermark(self.next_watermark, self.state.watermark)
 
-    def push(self, batch: RecordBatch) -> int:
-        """Queue a batch at the end. Returns the bytes that this freed.
+    # ----------------------------------------------------------------------------------------------------------------------------
 
-        Of several batches without records in a row only the last is kept: while a sink stalls they would pile up without a bound (P6).
-        """
-        freed = 0
-        if self.queue and not len(batch) and not len(self.queue[-1]):
-            freed = self.queue.pop().held_bytes
-            self.queued_bytes -= freed
-        self.queue.append(batch)
-        self.queued_bytes += batch.held_bytes
-        self.queued_records += len(batch)
-        return freed
+    def _on_progress(self) -> None:
+        """More was read or emitted. The shard ends here if it was read to its end, and nothing is queued or being written (S2)."""
+        ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
+        if ends:
+            self.emission.end()
+        self._listener.on_changed(self)
+        if ends:
+            self._listener.on_ended(self)
 
-    def pop(self, count: int) -> tuple[RecordBatch, int]:
-        """Take the next `count` records of the first batch. Returns them and the bytes freed: 0 while the batch has more records."""
-        head = self.queue[0]
-        stop = self.offset + count
-        part = head.slice(self.offset, stop)
-        self.queued_records -= len(part)
-        if stop < len(head):
-            self.offset = stop
-            return part, 0
-        self.queue.popleft()
-        self.offset = 0
-        self.queued_bytes -= head.held_bytes
-        return part, head.held_bytes
-
-    def count_late(self, records: int) -> None:
-        """Count records of a batch that is below the global watermark, before `advance`."""
-        watermark, limit = self.state.watermark, self.taken_over_below
-        if limit is not None and (watermark is None or watermark < limit):
-            self.late_after_takeover += records
-        else:
-            self.late_after_idle += records
-
-    def advance(self, batch: RecordBatch, now_ms: int) -> None:
-        """Move the position behind a batch that was written. Emitting and advancing are one step (S1)."""
-        self.state = _state_after(self.state, batch)
-        if len(batch):
-            self.records += len(batch)
-            self.payload_bytes += batch.raw_bytes
-            self.last_emit_ms = now_ms
-        if self.stage is ShardStage.DRAINING and not self.queue:
-            self.end()
-
-    def end(self) -> None:
-        """Mark the shard as ended: its last record was emitted (S2)."""
-        self.stage = ShardStage.ENDED
-        self.state = replace(self.state, ended=True, continuation=None)
-
-    def drop_queue(self) -> int:
-        """Drop what was read but not emitted, at the end of a run. Returns the bytes freed."""
-        freed = self.queued_bytes + self.reserved_bytes
-        self.queue.clear()
-        self.offset = self.queued_bytes = self.queued_records = self.reserved_bytes = 0
-        self.read_grant = None
-        self.is_writing = False
-        return freed
-
-
-def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
-    position = batch.read_position
-    if position is None:
-        return state
-    if position.continuation:
-        return replace(state, continuation=position.sequence)
-    if not len(batch):
-        return replace(state, position=position, continuation=None)
-    watermark = batch.watermark if batch.watermark is not None else state.watermark
-    return replace(
-        state,
-        position=position,
-        continuation=None,
-        watermark=watermark,
-        arrival_ms=to_millis(batch.records[-1].arrival),
-    )
+    def _check(self, is_in_order: bool, what: str) -> None:
+        if not is_in_order:
+            raise ImpossibleStateError(f"{self.key} {what} although it is {self.stage.name}")

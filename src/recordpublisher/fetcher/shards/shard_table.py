@@ -9,7 +9,7 @@ from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..watermark_functions import inherited_watermark
 from .lineage import parent_keys, parents_ended
-from .shard_entry import ShardEntry, ShardStage
+from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_state import ShardState
 
 
@@ -21,7 +21,9 @@ class ShardTable:
         is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
         is_expired: Callable[[str], bool] = lambda key: True,
         is_endless: Callable[[str], bool] = lambda stream: False,
+        listener: ShardListener = NO_LISTENER,
     ) -> None:
+        self._listener = listener
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
         self._last_listing: dict[str, set[str]] = {}
@@ -56,12 +58,20 @@ class ShardTable:
         """Every listed shard by key, whoever owns it."""
         return self._listed
 
-    def add(self, shard: Shard, state: ShardState) -> ShardEntry:
+    def add(
+        self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
+    ) -> ShardEntry:
         """Add a shard that this subtask owns."""
-        stage = ShardStage.ENDED if state.ended else ShardStage.WAITING
-        entry = ShardEntry(shard, replace(state, parents=shard.parents), stage)
+        entry = ShardEntry(
+            shard,
+            replace(state, parents=shard.parents),
+            self._listener,
+            owned_since_ms=owned_since_ms,
+            taken_over_below=taken_over_below,
+        )
         self._entries[shard.key] = entry
         self._listed.setdefault(shard.key, shard)
+        self._listener.on_added(entry)
         return entry
 
     def ready_to_start(self) -> list[ShardEntry]:
@@ -136,9 +146,10 @@ class ShardTable:
 
     def remove(self, key: str) -> None:
         """Remove a shard, own or only listed."""
-        entry = self._entries.pop(key, None)
-        if entry is not None and entry.stage is ShardStage.ENDED:
-            self._finished_before.add(key)
+        if key in self._entries:
+            if self._entries[key].stage is ShardStage.ENDED:
+                self._finished_before.add(key)
+            self._remove_entry(key)
         self._listed.pop(key, None)
         self._unlisted.discard(key)
 
@@ -146,7 +157,7 @@ class ShardTable:
         """Forget every shard of a stream that is not read any more. Returns the states of the own ones."""
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
-            del self._entries[key]
+            self._remove_entry(key)
         self._listed = {key: shard for key, shard in self._listed.items() if shard.stream != stream}
         self._last_listing.pop(stream, None)
         return states
@@ -154,6 +165,10 @@ class ShardTable:
     def forget_finished(self, stream: str) -> None:
         """The stream was deleted: shards of a later one of its name are others."""
         self._finished_before = {key for key in self._finished_before if key.rpartition("/")[0] != stream}
+
+    def _remove_entry(self, key: str) -> None:
+        self._entries.pop(key).remove()
+        self._listener.on_removed(key)
 
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:
         own = self._entries.get(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
 from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
@@ -62,7 +61,7 @@ class Alignment:
         """The excluded ones among them, by next watermark (W12)."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
-        self.until_event_time: int | None = None
+        self._until_event_time: int | None = None
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): other subtasks measure their stragglers against it (W12)."""
@@ -93,6 +92,14 @@ class Alignment:
         value = self.global_watermark
         return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
 
+    def start_run(self, until_event_time: int | None) -> None:
+        """A run starts; with an event-time bound nothing above it is emitted (epoch ms)."""
+        self._until_event_time = until_event_time
+
+    def on_max_watermark(self, max_watermark: int | None) -> None:
+        """This is the highest watermark of the subtask's active shards now."""
+        self.max_watermark = max_watermark
+
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
         """A shard's queue, stage or idleness changed.
 
@@ -102,9 +109,11 @@ class Alignment:
         watermark = entry.next_watermark
         is_active = holds_watermark and entry.is_active
         self._active.set(entry.key, is_active, entry.alignment_watermark)
-        can_emit = bool(entry.queue) and may_emit
+        can_emit = bool(entry.reading.queue) and may_emit
         self._next_shards.set(entry.key, self._order(entry, watermark) if can_emit else None)
-        self._excluded_shards.set(entry.key, watermark if can_emit and entry.is_excluded and self._has_limit else None)
+        self._excluded_shards.set(
+            entry.key, watermark if can_emit and entry.status.is_excluded and self._has_limit else None
+        )
         self._update_held_time(entry, watermark)
 
     def remove(self, key: str) -> None:
@@ -153,17 +162,17 @@ class Alignment:
         if watermark is None:
             return entry, 0
         limit = self.emit_limit()
-        count = _count_within(entry, limit)
+        count = entry.reading.queue.count_within(limit)
         if count:
             return entry, count
         lowest_excluded = self._excluded_shards.lowest()
         if lowest_excluded is not None:  # it may be within the limit although it is not first in turn
             watermark = min(watermark, int(lowest_excluded[0]))
             entry = self._entries[lowest_excluded[1]]
-            count = _count_within(entry, limit)
+            count = entry.reading.queue.count_within(limit)
             if count:
                 return entry, count
-        if self._lookahead is not None and (self.until_event_time is None or watermark <= self.until_event_time):
+        if self._lookahead is not None and (self._until_event_time is None or watermark <= self._until_event_time):
             self._tracker.notify_at(watermark - self._lookahead)
         return None
 
@@ -173,11 +182,11 @@ class Alignment:
 
     def _limit(self, global_watermark: int | None) -> float:
         limit = watermark_functions.emit_limit(global_watermark, self._lookahead)
-        return limit if self.until_event_time is None else min(limit, self.until_event_time)
+        return limit if self._until_event_time is None else min(limit, self._until_event_time)
 
     @property
     def _has_limit(self) -> bool:
-        return self._lookahead is not None or self.until_event_time is not None
+        return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
         """The shard with the lowest order emits next.
@@ -188,7 +197,7 @@ class Alignment:
         if watermark is None:
             return BEFORE_ALL_WATERMARKS
         if self._has_limit:
-            return self._order_of_excluded(watermark) if entry.is_excluded else watermark
+            return self._order_of_excluded(watermark) if entry.status.is_excluded else watermark
         turn = self._next_shards.value(entry.key)
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
@@ -200,16 +209,4 @@ class Alignment:
     def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
         """Measure how long a shard is held back; meanwhile it gets no extra memory (P6)."""
         is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
-        if is_held and entry.held_since is None:
-            entry.held_since = self._clock.monotonic()
-        elif not is_held and entry.held_since is not None:
-            entry.held_seconds += self._clock.monotonic() - entry.held_since
-            entry.held_since = None
-
-
-def _count_within(entry: ShardEntry, limit: float) -> int:
-    """How many of the next records of a shard's first batch are within the limit; watermarks never fall within a batch."""
-    watermarks = entry.queue[0].watermarks or ()
-    if watermarks[-1] <= limit:
-        return len(watermarks) - entry.offset
-    return bisect_right(watermarks, limit, lo=entry.offset) - entry.offset
+        entry.status.set_held(is_held, self._clock.monotonic())

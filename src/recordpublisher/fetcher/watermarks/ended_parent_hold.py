@@ -43,7 +43,6 @@ class EndedParentHold:
         tracker: WatermarkTracker,
         timeout_ms: int,
         clock: Clock,
-        on_changed: Callable[[ShardEntry], None],
         report: Callable[[], object],
         is_endless: Callable[[str], bool] = lambda stream: False,
     ) -> None:
@@ -51,7 +50,6 @@ class EndedParentHold:
         self._tracker = tracker
         self._timeout_seconds = timeout_ms / 1000
         self._clock = clock
-        self._on_changed = on_changed
         self._report = report
         self._is_endless = is_endless
         self._ended: dict[str, _EndedShard] = {}
@@ -89,9 +87,7 @@ class EndedParentHold:
             else:
                 has_unread_child = any(map(self._could_be_read_but_is_not, children))
                 holds = holds_after_end(bool(children), has_unread_child, waited_seconds, self._timeout_seconds)
-            if entry.awaits_child_takeover != holds:
-                entry.awaits_child_takeover = holds
-                self._on_changed(entry)
+            entry.await_children(holds)
 
     def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
         """Whether every child has a reader, or there are no children: a closed shard would have been listed with them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from recordpublisher.publishers.records import RecordBatch
 
 from ..coordination.watermark_tracker import WatermarkTracker
@@ -24,12 +22,10 @@ class StragglerDetector:
         table: ShardTable,
         tracker: WatermarkTracker,
         max_lag_ms: int | None,
-        on_changed: Callable[[ShardEntry], None],
     ) -> None:
         self._table = table
         self._tracker = tracker
         self._max_lag_ms = max_lag_ms
-        self._on_changed = on_changed
         self.max_watermark: int | None = None
         """The highest watermark of this subtask's active shards (epoch ms): of the next queued record, or else of the last one."""
 
@@ -41,10 +37,7 @@ class StragglerDetector:
             return
         highest = self.job_max_watermark
         for entry in self._table:
-            excluded = is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms)
-            if excluded != entry.is_excluded:
-                entry.is_excluded = excluded
-                self._on_changed(entry)
+            entry.exclude(is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms))
 
     @property
     def job_max_watermark(self) -> int | None:
@@ -60,7 +53,7 @@ def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) ->
 
 def watermark_of(entry: ShardEntry) -> int | None:
     """The watermark of a shard's next queued record, or else of its last one; None when the shard is idle or not open."""
-    if not entry.is_open or (entry.idle and not entry.queued_records):
+    if not entry.is_open or (entry.reading.is_idle and not entry.reading.queue.records):
         return None
     return entry.alignment_watermark
 

@@ -1,4 +1,4 @@
-"""ShardQueues: queues the batches of the readers, and derives idleness, distance to the tip and memory use from each read."""
+"""ReadIntake: takes what the readers bring: queues it, settles its memory, and says when the next read may start."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
+from ..shards.shard_reading import ReadMoment
 from .memory_budget import MemoryBudget, PendingReads
 from .retention_gaps import RetentionGaps
 from .suspension import SuspensionDetector
 
 
-class ShardQueues:
+class ReadIntake:
     """The receiving side of every shard reader."""
 
     def __init__(
@@ -24,7 +25,6 @@ class ShardQueues:
         idle_interval_ms: int,
         clock: Clock,
         suspension: SuspensionDetector,
-        on_changed: Callable[[ShardEntry], None],
         on_children_found: Callable[[Sequence[Shard]], None],
         gaps: RetentionGaps,
     ) -> None:
@@ -32,24 +32,26 @@ class ShardQueues:
         self._idle_interval_ms = idle_interval_ms
         self._clock = clock
         self._suspension = suspension
-        self._on_changed = on_changed
         self._on_children_found = on_children_found
         self._gaps = gaps
         self._pending_reads = PendingReads(budget)
-        self.readers = 1
 
     @property
     def used_bytes(self) -> int:
         """Bytes queued or reserved, as held in memory."""
         return self._budget.used
 
-    def output_for(self, entry: ShardEntry) -> ShardQueue:
+    def output_for(self, entry: ShardEntry) -> ShardIntake:
         """The ShardOutput of one shard."""
-        return ShardQueue(self, entry)
+        return ShardIntake(self, entry)
+
+    def share_among(self, readers: int) -> None:
+        """This many shards are read from now on, and share the memory."""
+        self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
         """Reserve memory for a shard's first read. Returns how many bytes it may read."""
-        return self._budget.reserve_read(entry, self.readers)
+        return self._budget.reserve_read(entry)
 
     async def put(self, entry: ShardEntry, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Returns how many bytes that may read.
@@ -59,81 +61,55 @@ class ShardQueues:
         self._suspension.check()
         if self._gaps.needs_check(entry, batch):
             await self._gaps.check(entry, batch)
-        self._record_read(entry, batch)
+        now_ms, now = self._clock.now_ms(), self._clock.monotonic()
+        at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)
         is_queued = len(batch) > 0 or batch.read_position is not None
         self._budget.settle_read(entry, batch.held_bytes if is_queued else 0)
-        if is_queued:
-            self._budget.release(entry.push(batch))
-        self._on_changed(entry)
+        self._budget.release(entry.on_read(batch, at, self._idle_interval_ms))
         del batch  # frees its memory as soon as it is emitted (P6)
-        if (
-            entry.reading_finished
-        ):  # no wait for memory: there is no further read, and the reader may still have to report the shard's end
-            return 0
-        budget = self._budget.reserve_read(entry, self.readers) or await self._wait_for_memory(entry)
+        if entry.reading.needs_no_more:
+            return 0  # there is no further read, and the reader may still have to report the shard's end
+        read_bytes = self._budget.reserve_read(entry) or await self._pending_reads.wait(entry)
         self._gaps.on_request(entry)
-        return budget
+        return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
         """A shard was read to its end: it has ended when nothing is queued, and drains otherwise."""
         self._budget.settle_read(entry, 0)
-        entry.stage = ShardStage.DRAINING
-        entry.children = tuple(children)
-        if not entry.queue and not entry.is_writing:  # a batch that is being written is not emitted yet (S2)
-            entry.end()
         self._on_children_found(children)
-        self._on_changed(entry)
+        entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
         """A shard has emitted and freed bytes: start reads that wait for memory."""
         self._budget.release(freed_bytes)
-        self._pending_reads.on_emitted(entry, self.readers)
+        self._pending_reads.on_emitted(entry)
 
     def retry_pending_reads(self) -> None:
         """Try every read that waits for memory; called at each heartbeat."""
-        self._pending_reads.retry_all(self.readers)
+        self._pending_reads.retry_all()
 
     def drop(self, entry: ShardEntry) -> None:
-        """Drop what a shard has queued, at the end of a run."""
-        self._budget.release(entry.drop_queue())
-
-    async def _wait_for_memory(self, entry: ShardEntry) -> int:
-        entry.idleness.on_interruption()
-        return await self._pending_reads.wait(entry)
-
-    def _record_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        if batch.millis_behind_latest is not None:
-            entry.metrics.millis_behind_latest = batch.millis_behind_latest
-        entry.last_read_ms = self._clock.now_ms()
-        entry.at_tip = batch.millis_behind_latest == 0
-        if entry.at_tip:
-            now_ms = self._clock.now_ms()
-            entry.has_seen_tip |= not batch.child_shards  # a batch with children is followed by the shard's end
-            entry.tip_seen_ms = (entry.tip_seen_ms[0] if entry.tip_seen_ms else now_ms, now_ms)
-        if entry.at_tip and not len(batch) and not entry.queued_records:
-            entry.idleness.on_empty_read(self._clock.monotonic(), self._suspension.lost_seconds)
-            entry.tip_ms = self._gaps.read_ms(entry)
-        else:
-            entry.idleness.on_record()
-        entry.idle = entry.idleness.is_idle(self._idle_interval_ms)
+        """Drop what a shard has queued, and what is reserved for its next read."""
+        self._budget.cancel_read(entry)
+        self._budget.release(entry.drop_unread())
 
 
-class ShardQueue:
+class ShardIntake:
     """The ShardOutput of one shard."""
 
-    def __init__(self, queues: ShardQueues, entry: ShardEntry) -> None:
-        self._queues = queues
+    def __init__(self, intake: ReadIntake, entry: ShardEntry) -> None:
+        self._intake = intake
         self._entry = entry
 
     def first_read_budget(self) -> int:
         """See ShardOutput."""
-        return self._queues.reserve_first_read(self._entry)
+        return self._intake.reserve_first_read(self._entry)
 
     def put(self, batch: RecordBatch) -> Coroutine[Any, Any, int]:
         """See ShardOutput."""
-        return self._queues.put(self._entry, batch)
+        return self._intake.put(self._entry, batch)
 
     def end(self, children: Sequence[Shard]) -> None:
         """See ShardOutput."""
-        self._queues.end(self._entry, children)
+        self._intake.end(self._entry, children)

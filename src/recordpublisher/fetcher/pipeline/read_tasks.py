@@ -1,10 +1,9 @@
-"""ShardReaders: one reading task for each shard; parents are read before their children (S2)."""
+"""ReadTasks: one reading task for each shard; parents are read before their children (S2)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
@@ -14,57 +13,58 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.lineage import parent_keys
-from ..shards.shard_entry import ShardEntry, ShardStage
+from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
+from .read_intake import ReadIntake
 from .retention_gaps import RetentionGaps
-from .shard_queues import ShardQueues
 
 
-class ShardReaders:
+class ReadTasks:
     """Owns the reading tasks of a run."""
 
     def __init__(
         self,
         factory: RecordPublisherFactory,
         table: ShardTable,
-        queues: ShardQueues,
+        intake: ReadIntake,
         decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
         last_watermark: Callable[[str], int | None],
         gaps: RetentionGaps,
+        on_failed: Callable[[ShardEntry, BaseException], None],
     ) -> None:
         self._factory = factory
         self._table = table
-        self._queues = queues
+        self._intake = intake
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
         self._last_watermark = last_watermark
         self._gaps = gaps
-        self.pinned_ms: int | None = None
-        """The time that a LATEST start stands for (P3)."""
+        self._on_failed = on_failed
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
 
-    def start_ready(
-        self, on_changed: Callable[[ShardEntry], None], on_failed: Callable[[ShardEntry, BaseException], None]
-    ) -> list[ShardEntry]:
-        """Start a reader for every shard that may be read and has none. Returns those shards."""
-        started = []
+    def start_ready(self) -> list[ShardEntry]:
+        """Start a reader for every shard that may be read and has none. Returns those shards.
+
+        A shard that was stopped while it waited starts without a reader: otherwise its stored position would say that it waits.
+        """
+        started: list[ShardEntry] = []
         for entry in self._table.ready_to_start():
-            self._inherit_watermark(entry)
-            entry.stage = ShardStage.READING
+            # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents (W5).
+            entry.start_reading(self._table.inherited_watermark(entry.shard, self._last_watermark))
+            started += self._started(entry)
         for entry in self._table:
-            if entry.stage is ShardStage.READING and not entry.reading_finished and entry.key not in self._tasks:
-                self._start(entry, on_failed)
-                on_changed(entry)
-                started.append(entry)
-        self._queues.readers = max(len(self._tasks), 1)
+            if entry.needs_reader and entry.key not in self._tasks:
+                entry.start_reading()
+                started += self._started(entry)
+        self._intake.share_among(len(self._tasks))
         return started
 
-    def finish_reading(self, entry: ShardEntry) -> None:
+    def finish(self, entry: ShardEntry) -> None:
         """Read no more of a shard in this run; what is queued stays."""
-        if entry.stage is ShardStage.READING and not entry.reading_finished:
-            entry.reading_finished = True
+        if entry.needs_reader:
+            entry.finish_reading()
             if entry.key in self._tasks:  # otherwise its reader has failed
                 self._tasks[entry.key].cancel()
 
@@ -74,8 +74,8 @@ class ShardReaders:
         if task is not None:
             self._abandoned.add(task)
             task.cancel()
-        self._drop_unread(entry)
-        entry.reading_finished = True
+        entry.abandon()
+        self._intake.drop(entry)
 
     async def wait_for_abandoned(self) -> None:
         """Wait until the readers of abandoned shards have ended."""
@@ -88,20 +88,18 @@ class ShardReaders:
         await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
         self._tasks.clear()
         for entry in self._table:
-            self._drop_unread(entry)
-            entry.reading_finished = False
-            entry.idleness.on_interruption()
+            self._intake.drop(entry)
+            entry.end_run()
 
-    def _drop_unread(self, entry: ShardEntry) -> None:
-        self._queues.drop(entry)
-        if entry.stage is ShardStage.DRAINING:
-            entry.stage = ShardStage.READING
+    def _started(self, entry: ShardEntry) -> list[ShardEntry]:
+        """Start the reader, unless the run needs no more of the shard, or it was stopped."""
+        if entry.needs_reader:
+            self._start(entry)
+        return [] if entry.reading.is_abandoned else [entry]
 
-    def _start(self, entry: ShardEntry, on_failed: Callable[[ShardEntry, BaseException], None]) -> None:
-        entry.at_tip = entry.has_seen_tip = False
-        entry.tip_seen_ms = None
+    def _start(self, entry: ShardEntry) -> None:
         parents = [self._table[key] for key in parent_keys(entry.shard) if key in self._table]
-        self._gaps.start(entry, parents, self.pinned_ms)
+        self._gaps.start(entry, parents)
         with log_fields(**key_fields(entry.key)):
             task = asyncio.create_task(self._read(entry), name=f"read {entry.key}")
         self._tasks[entry.key] = task
@@ -114,7 +112,7 @@ class ShardReaders:
                 return
             error = None if ended.cancelled() else ended.exception()
             if error is not None:
-                on_failed(entry, error)
+                self._on_failed(entry, error)
 
         task.add_done_callback(on_done)
 
@@ -124,15 +122,9 @@ class ShardReaders:
         decorator = self._decorator_for(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
             decorator.strategy.start_at(entry.state.watermark)
-        result = await ShardConsumer(publisher, decorator, self._queues.output_for(entry)).run()
+        result = await ShardConsumer(publisher, decorator, self._intake.output_for(entry)).run()
         if result is RunResult.CANCELLED:
             raise asyncio.CancelledError
-
-    def _inherit_watermark(self, entry: ShardEntry) -> None:
-        """A child counts for watermarks from the moment it may start, at the lowest watermark of its parents (W5)."""
-        inherited = self._table.inherited_watermark(entry.shard, self._last_watermark)
-        if entry.state.watermark is None and inherited is not None:
-            entry.state = replace(entry.state, watermark=inherited)
 
 
 def is_deleted_stream(error: BaseException) -> bool:

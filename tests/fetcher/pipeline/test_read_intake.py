@@ -1,65 +1,65 @@
-"""ShardQueues: queues, idleness, memory."""
+"""ReadIntake: queues, idleness, memory."""
 
 import asyncio
 import weakref
 from dataclasses import replace
 
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
+from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
-from recordpublisher.fetcher.pipeline.shard_queues import ShardQueues
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import SequenceNumber
 
-from fakes.shard_entries import StoppedClock, entry, marker, shard, watermarked
+from fakes.shard_entries import Notices, StoppedClock, entry, marker, shard, watermarked
 
 
 class Scene:
     def __init__(self, budget=10**6, idle_interval_ms=2_000):
-        self.clock, self.changed, self.children = StoppedClock(), [], []
-        self.suspension = SuspensionDetector(self.clock, lambda gap: self.entry.idleness.on_suspension())
+        self.clock, self.notices, self.children = StoppedClock(), Notices(), []
+        self.suspension = SuspensionDetector(self.clock, lambda gap: self.entry.reading.idleness.on_suspension())
         limits = BudgetLimits(budget, budget, 100)
-        self.queues = ShardQueues(
+        self.intake = ReadIntake(
             MemoryBudget(limits),
             idle_interval_ms,
             self.clock,
             self.suspension,
-            self.changed.append,
             self.children.extend,
             RetentionGaps(None, self.suspension, self.clock, False),
         )
-        self.entry = entry()
+        self.entry = entry(listener=self.notices)
+        self.notices.changed.clear()
 
     async def put(self, batch, after=1.0):
         self.clock.seconds += after
         self.suspension.reset()  # as if the loop ticked all the time
-        return await self.queues.output_for(self.entry).put(batch)
+        return await self.intake.output_for(self.entry).put(batch)
 
 
 async def test_records_are_queued_and_counted_as_used():  # P6
     scene, batch = Scene(), watermarked(1, 2)
     await scene.put(batch)
 
-    assert list(scene.entry.queue) == [batch]
-    assert scene.queues.used_bytes >= batch.held_bytes
-    assert scene.changed == [scene.entry]
+    assert list(scene.entry.reading.queue) == [batch]
+    assert scene.intake.used_bytes >= batch.held_bytes
+    assert scene.notices.changed == [scene.entry]
 
 
 async def test_an_empty_read_without_a_position_is_not_queued():
     scene = Scene()
     await scene.put(watermarked())
 
-    assert not scene.entry.queue
+    assert not scene.entry.reading.queue
 
 
 async def test_silence_at_the_tip_makes_a_shard_idle():  # W3
     scene = Scene()
     for _ in range(2):
         await scene.put(watermarked())
-    assert not scene.entry.idle
+    assert not scene.entry.reading.is_idle
     await scene.put(watermarked())
 
-    assert scene.entry.idle
+    assert scene.entry.reading.is_idle
 
 
 async def test_empty_events_of_a_subscription_make_a_shard_idle_too():  # W3, F6
@@ -67,7 +67,7 @@ async def test_empty_events_of_a_subscription_make_a_shard_idle_too():  # W3, F6
     for _ in range(3):
         await scene.put(marker())
 
-    assert scene.entry.idle
+    assert scene.entry.reading.is_idle
     assert not scene.entry.is_active
 
 
@@ -76,7 +76,7 @@ async def test_a_producer_of_records_that_cannot_be_used_holds_no_other_shard():
     for _ in range(3):
         await scene.put(replace(marker(), read_position=SequenceNumber("7"), raw_count=2))
 
-    assert scene.entry.idle
+    assert scene.entry.reading.is_idle
     assert not scene.entry.is_active
 
 
@@ -86,7 +86,7 @@ async def test_data_ends_idleness_at_once():  # W4
         await scene.put(watermarked())
     await scene.put(watermarked(1))
 
-    assert not scene.entry.idle
+    assert not scene.entry.reading.is_idle
 
 
 async def test_an_empty_read_behind_the_tip_is_no_silence():  # W3
@@ -94,8 +94,8 @@ async def test_an_empty_read_behind_the_tip_is_no_silence():  # W3
     for _ in range(10):
         await scene.put(watermarked(behind=5))
 
-    assert not scene.entry.idle
-    assert scene.entry.tip_ms is None
+    assert not scene.entry.reading.is_idle
+    assert scene.entry.reading.tip_ms is None
 
 
 async def test_with_an_interval_of_minus_one_a_shard_is_never_idle():  # W2
@@ -103,18 +103,18 @@ async def test_with_an_interval_of_minus_one_a_shard_is_never_idle():  # W2
     for _ in range(100):
         await scene.put(watermarked())
 
-    assert not scene.entry.idle
+    assert not scene.entry.reading.is_idle
 
 
 async def test_the_tip_is_confirmed_only_with_nothing_queued():  # S5
     scene = Scene()
     await scene.put(watermarked(1))
     await scene.put(watermarked())
-    assert scene.entry.tip_ms is None
-    scene.entry.pop(1)
+    assert scene.entry.reading.tip_ms is None
+    scene.entry.take(1)
     await scene.put(watermarked())
 
-    assert scene.entry.tip_ms == 3_000
+    assert scene.entry.reading.tip_ms == 3_000
 
 
 async def test_reads_are_counted_by_publishers_only():  # A1
@@ -130,8 +130,8 @@ async def test_a_full_queue_waits_until_something_was_emitted():  # P6
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
-    _, freed = scene.entry.pop(2)
-    scene.queues.on_emitted(scene.entry, freed)
+    _, freed = scene.entry.take(2)
+    scene.intake.on_emitted(scene.entry, freed)
 
     assert await waiting == 1_000
 
@@ -143,16 +143,16 @@ async def test_a_cancelled_wait_reserves_nothing():  # R3
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    scene.queues.drop(scene.entry)
+    scene.intake.drop(scene.entry)
 
-    assert scene.queues.used_bytes == 0
-    assert scene.entry.read_grant is None
+    assert scene.intake.used_bytes == 0
+    assert not scene.entry.reservation.is_requested
 
 
 def test_a_shard_that_ends_with_queued_records_drains_first():  # S2
     scene = Scene()
-    scene.entry.push(watermarked(1))
-    scene.queues.output_for(scene.entry).end([shard("child", "a")])
+    scene.entry.reading.queue.push(watermarked(1))
+    scene.intake.output_for(scene.entry).end([shard("child", "a")])
 
     assert scene.entry.stage is ShardStage.DRAINING
     assert scene.children == [shard("child", "a")]
@@ -160,16 +160,16 @@ def test_a_shard_that_ends_with_queued_records_drains_first():  # S2
 
 def test_a_shard_that_ends_with_an_empty_queue_has_ended():  # S2
     scene = Scene()
-    scene.queues.output_for(scene.entry).end([])
+    scene.intake.output_for(scene.entry).end([])
 
     assert (scene.entry.stage, scene.entry.state.ended) == (ShardStage.ENDED, True)
 
 
 async def test_an_emitted_batch_is_freed_while_its_reader_waits_for_memory():  # P6
     scene = Scene(budget=1)
-    putting = asyncio.ensure_future(scene.queues.output_for(scene.entry).put(watermarked(1, 2)))
+    putting = asyncio.ensure_future(scene.intake.output_for(scene.entry).put(watermarked(1, 2)))
     await asyncio.sleep(0)
-    held = weakref.ref(scene.entry.pop(2)[0])
+    held = weakref.ref(scene.entry.take(2)[0])
 
     assert (putting.done(), held()) == (False, None)
     putting.cancel()
@@ -177,7 +177,7 @@ async def test_an_emitted_batch_is_freed_while_its_reader_waits_for_memory():  #
 
 async def test_a_shard_that_is_no_longer_read_needs_no_memory():
     scene = Scene(budget=1)
-    scene.entry.reading_finished = True
+    scene.entry.reading.is_finished = True
 
     assert await scene.put(watermarked(1)) == 0
 
@@ -185,14 +185,14 @@ async def test_a_shard_that_is_no_longer_read_needs_no_memory():
 async def test_a_shard_that_was_read_to_its_end_reserves_nothing():  # P6
     scene, batch = Scene(), watermarked(1)
     await scene.put(batch)
-    scene.queues.output_for(scene.entry).end([])
+    scene.intake.output_for(scene.entry).end([])
 
-    assert scene.queues.used_bytes == batch.held_bytes
+    assert scene.intake.used_bytes == batch.held_bytes
 
 
 async def test_the_last_read_of_a_closed_shard_is_not_at_the_tip():
     scene = Scene()
     await scene.put(replace(watermarked(1), child_shards=(shard("b"),)))
 
-    assert scene.entry.at_tip
-    assert not scene.entry.has_seen_tip
+    assert scene.entry.reading.at_tip
+    assert not scene.entry.reading.has_seen_tip

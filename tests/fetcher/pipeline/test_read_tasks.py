@@ -1,4 +1,4 @@
-"""ShardReaders: what a reader logs names its shard."""
+"""ReadTasks: what a reader logs names its shard."""
 
 import json
 import logging

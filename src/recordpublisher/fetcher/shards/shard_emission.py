@@ -1,0 +1,108 @@
+"""ShardEmission: what was emitted of one shard. WatermarkStatus: how it counts for watermarks, beside its stage and idleness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from recordpublisher.publishers.records import RecordBatch, to_millis
+
+from .shard_state import ShardState
+
+
+class ShardEmission:
+    """Owns the emitted state and the counters of what was emitted.
+
+    `taken_over_below`: the global watermark when the shard was taken over from another process (epoch ms), below which it may begin (E8).
+    """
+
+    def __init__(self, state: ShardState, taken_over_below: int | None) -> None:
+        self.state = state
+        self._taken_over_below = taken_over_below
+        self.is_writing = False
+        self.records = self.payload_bytes = 0
+        self.last_emit_ms: int | None = None
+        self.late_after_idle = self.late_after_takeover = 0
+
+    def start_at(self, watermark: int | None) -> None:
+        """A child begins at the lowest watermark of its parents, unless it has one of its own (W5)."""
+        if self.state.watermark is None and watermark is not None:
+            self.state = replace(self.state, watermark=watermark)
+
+    def begin_write(self) -> None:
+        """Something was taken from the queue to be written. What is not written then is read again, in a later run."""
+        self.is_writing = True
+
+    def reset(self) -> None:
+        """The run is over, and no write goes on."""
+        self.is_writing = False
+
+    def advance(self, batch: RecordBatch, late: int, now_ms: int) -> None:
+        """Move the position behind a batch that was written. `late`: how many of its records are below the global watermark."""
+        self.is_writing = False
+        self._count_late(late)
+        self.state = _state_after(self.state, batch)
+        if len(batch):
+            self.records += len(batch)
+            self.payload_bytes += batch.raw_bytes
+            self.last_emit_ms = now_ms
+
+    def end(self) -> None:
+        """The last record was emitted."""
+        self.state = replace(self.state, ended=True, continuation=None)
+
+    def _count_late(self, records: int) -> None:
+        watermark, limit = self.state.watermark, self._taken_over_below
+        if limit is not None and (watermark is None or watermark < limit):
+            self.late_after_takeover += records
+        else:
+            self.late_after_idle += records
+
+
+class WatermarkStatus:
+    """Owns why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
+
+    - `is_excluded`: so far behind that watermarks do not wait for it (W12).
+    - `awaits_children`: it ended, and a child has no reader yet (W5).
+    - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.
+    """
+
+    def __init__(self) -> None:
+        self.is_excluded = self.awaits_children = False
+        self.held_since: float | None = None
+        self.held_seconds = 0.0
+
+    def exclude(self, is_excluded: bool) -> bool:
+        """Set `is_excluded`. Returns whether that is a change."""
+        was_excluded, self.is_excluded = self.is_excluded, is_excluded
+        return was_excluded != is_excluded
+
+    def await_children(self, awaits: bool) -> bool:
+        """Set `awaits_children`. Returns whether that is a change."""
+        awaited, self.awaits_children = self.awaits_children, awaits
+        return awaited != awaits
+
+    def set_held(self, is_held: bool, now: float) -> None:
+        """Alignment holds the shard back, or does not; `now` in monotonic seconds."""
+        if is_held and self.held_since is None:
+            self.held_since = now
+        elif not is_held and self.held_since is not None:
+            self.held_seconds += now - self.held_since
+            self.held_since = None
+
+
+def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
+    position = batch.read_position
+    if position is None:
+        return state
+    if position.continuation:
+        return replace(state, continuation=position.sequence)
+    if not len(batch):
+        return replace(state, position=position, continuation=None)
+    watermark = batch.watermark if batch.watermark is not None else state.watermark
+    return replace(
+        state,
+        position=position,
+        continuation=None,
+        watermark=watermark,
+        arrival_ms=to_millis(batch.records[-1].arrival),
+    )

@@ -1,0 +1,77 @@
+"""ShardQueue: the batches of one shard that were read and not emitted, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from recordpublisher.publishers.records import RecordBatch
+
+
+class ShardQueue:
+    """Owns the batches, their bytes as held in memory, and how many records of the first one were taken already."""
+
+    def __init__(self) -> None:
+        self._batches: deque[RecordBatch] = deque()
+        self._offset = 0
+        self.bytes = 0
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return iter(self._batches)
+
+    def __getitem__(self, index: int) -> RecordBatch:
+        return self._batches[index]
+
+    @property
+    def next_watermark(self) -> int | None:
+        """The watermark of the next record; None when the queue is empty or begins with a batch without records."""
+        if not self._batches or not self._batches[0].watermarks:
+            return None
+        return self._batches[0].watermarks[self._offset]
+
+    def count_within(self, limit: float) -> int:
+        """How many of the next records of the first batch have a watermark up to the limit; watermarks never fall within a batch."""
+        watermarks = self._batches[0].watermarks or ()
+        if watermarks[-1] <= limit:
+            return len(watermarks) - self._offset
+        return bisect_right(watermarks, limit, lo=self._offset) - self._offset
+
+    def push(self, batch: RecordBatch) -> int:
+        """Queue a batch at the end. Returns the bytes that this freed.
+
+        Of several batches without records in a row only the last is kept: while a sink stalls they would pile up without a bound (P6).
+        """
+        freed = 0
+        if self._batches and not len(batch) and not len(self._batches[-1]):
+            freed = self._batches.pop().held_bytes
+            self.bytes -= freed
+        self._batches.append(batch)
+        self.bytes += batch.held_bytes
+        self.records += len(batch)
+        return freed
+
+    def pop(self, count: int) -> tuple[RecordBatch, int]:
+        """Take the next `count` records of the first batch. Returns them and the bytes freed: 0 while the batch has more records."""
+        head = self._batches[0]
+        stop = self._offset + count
+        part = head.slice(self._offset, stop)
+        self.records -= len(part)
+        if stop < len(head):
+            self._offset = stop
+            return part, 0
+        self._batches.popleft()
+        self._offset = 0
+        self.bytes -= head.held_bytes
+        return part, head.held_bytes
+
+    def clear(self) -> int:
+        """Drop everything. Returns the bytes freed."""
+        freed = self.bytes
+        self._batches.clear()
+        self._offset = self.bytes = self.records = 0
+        return freed
