@@ -10,6 +10,7 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
+from recordpublisher.publishers.extras import install_command
 
 from processes.command_line import command, process_environment
 
@@ -115,9 +116,7 @@ def test_without_typer_the_error_names_the_extra():
     )
 
     assert done.returncode == 2
-    assert (
-        done.stderr == "recordpublisher: the command line needs the extra 'cli': pip install 'recordpublisher[cli]'\n"
-    )
+    assert done.stderr == f"recordpublisher: the command line needs the extra 'cli': {install_command('cli')}\n"
 
 
 def test_in_a_terminal_an_error_is_followed_by_the_address_of_its_page(monkeypatch, capsys):

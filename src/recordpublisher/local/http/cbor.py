@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.extras import install_command
+
 from .. import event_stream
 from ..api_errors import ApiError
 
@@ -16,9 +18,7 @@ TIMESTAMPS = frozenset(
     ("ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt", "StartedAt", "StreamCreationTimestamp")
 )  # fmt: skip
 BLOBS = frozenset(("Data",))
-MISSING = (
-    "CBOR needs the extra local: pip install 'recordpublisher[local]'. Or turn it off: aws.cborEnabled=false in Java"
-)
+MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it off: aws.cborEnabled=false in Java"
 
 
 def is_installed() -> bool:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -27,7 +28,7 @@ class Certificate:
         try:
             import cryptography  # noqa: F401
         except ImportError as error:
-            valid = "False, or True with the extra local: pip install 'recordpublisher[local]'"
+            valid = f"False, or True with the extra local: {install_command('local')}"
             raise ConfigurationError("tls", True, valid) from error
         self._folder = TemporaryDirectory(prefix="recordpublisher-tls-")
         self.file = Path(self._folder.name) / "certificate.pem"

@@ -12,6 +12,7 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate
@@ -35,7 +36,7 @@ class Http2Server:
         try:
             import hypercorn  # noqa: F401
         except ImportError as error:
-            valid = "False, or True with the extra local: pip install 'recordpublisher[local]'"
+            valid = f"False, or True with the extra local: {install_command('local')}"
             raise ConfigurationError("http2", True, valid) from error
         self._requests = requests
         self._certificate = certificate

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.formats import AVRO_SCHEMA, AVRO_SCHEMA_FILE
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -18,7 +19,7 @@ try:
     import fastavro
     from fastavro import _read_py
 except ImportError as error:
-    raise ImportError("the avro deserialiser needs the extra 'avro': pip install 'recordpublisher[avro]'") from error
+    raise ImportError(f"the avro deserialiser needs the extra 'avro': {install_command('avro')}") from error
 
 
 class AvroDeserializer:

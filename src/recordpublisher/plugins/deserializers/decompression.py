@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.values_and_time import COMPRESSION, MAX_DECOMPRESSED_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -68,7 +69,7 @@ def _from_cramjam(name: str, max_bytes: int) -> Callable[[bytes, int], bytes]:
     try:
         import cramjam
     except ImportError as error:
-        reason = "it needs the extra 'compression': pip install 'recordpublisher[compression]'"
+        reason = f"it needs the extra 'compression': {install_command('compression')}"
         raise ConfigurationError(COMPRESSION.key, name, "NONE, GZIP without that extra", reason=reason) from error
     decompress_into = cramjam.zstd.decompress_into if name == "ZSTD" else cramjam.snappy.decompress_raw_into
     buffer = bytearray(max_bytes)

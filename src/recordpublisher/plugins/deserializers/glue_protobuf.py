@@ -14,6 +14,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 
 from .protobuf import pool_of_descriptors
 
@@ -70,7 +71,7 @@ def _reasons(printed: str) -> str:
 
 def _compile(definition: str) -> bytes:
     if find_spec("grpc_tools") is None:
-        reason = "the schema of a record is Protobuf: pip install 'recordpublisher[glue]'"
+        reason = f"the schema of a record is Protobuf: {install_command('glue')}"
         raise ConfigurationError("flink.deserializer", "glue", "glue with the extra 'glue'", reason=reason)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, _FILE).write_text(definition, encoding="utf-8")

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
 from recordpublisher.publishers.positions import StartingPosition
@@ -62,6 +61,8 @@ class LagProbe:
     @classmethod
     def of(cls, properties: Properties, service: Service, stream: str, store: PositionsReader | None) -> LagProbe:
         """With the intervals, the start and the retries of a job's properties. Raises: ConfigurationError."""
+        from recordpublisher.publishers.initial_position import initial_position  # brings the AWS SDK
+
         return cls(
             service,
             stream,

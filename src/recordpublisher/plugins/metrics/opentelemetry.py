@@ -10,6 +10,7 @@ from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,7 +41,7 @@ try:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 except ImportError as error:
     raise ImportError(
-        "the opentelemetry exporter needs the extra 'opentelemetry': pip install 'recordpublisher[opentelemetry]'"
+        f"the opentelemetry exporter needs the extra 'opentelemetry': {install_command('opentelemetry')}"
     ) from error
 
 Row = tuple[dict[str, str | int], dict[str, Any]]

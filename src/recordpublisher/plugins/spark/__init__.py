@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from recordpublisher.publishers.extras import install_command
+
 if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .listeners.consumer_deregistration import ConsumerDeregistration
@@ -35,5 +37,5 @@ if not TYPE_CHECKING:  # type checkers would accept any name
             return getattr(importlib.import_module(_LAZY[name], __name__), name)
         except ModuleNotFoundError as error:
             if error.name in ("pyspark", "pyarrow", "pandas"):
-                raise ImportError("rp.spark needs the extra 'spark': pip install 'recordpublisher[spark]'") from error
+                raise ImportError(f"rp.spark needs the extra 'spark': {install_command('spark')}") from error
             raise

@@ -1,8 +1,10 @@
 """PostgreSQL and SQLite (extra `sql`): connection, retried transactions and the conditional store. Start at `sql_store.py`."""
 
+from recordpublisher.publishers.extras import install_command
+
 try:
     import sqlalchemy  # noqa: F401 - only to name the missing extra
 except ImportError as error:
     raise ImportError(
-        "SQL needs the extra 'sql', PostgreSQL 'postgresql': pip install 'recordpublisher[sql]'"
+        f"PostgreSQL needs the extra 'postgresql': {install_command('postgresql')}; SQLite alone the extra 'sql'"
     ) from error

@@ -9,6 +9,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _VALID = "postgresql://user@host/database or sqlite:////path/file.db"
@@ -31,7 +32,7 @@ def engine_of(uri: str, key: str) -> Engine:
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise ConfigurationError(key, uri, _VALID) from None  # the cause may quote the URI
     except ImportError as error:
-        reason = f"{error}; pip install 'recordpublisher[postgresql]'"
+        reason = f"{error}; {install_command('postgresql')}"
         raise ConfigurationError(key, uri, _VALID, reason=reason) from error
     if "@" in (url.host or ""):  # the end of the password, which errors of the driver would show as a host
         raise ConfigurationError(key, uri, _VALID, reason="an @ in a password is written %40")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -22,6 +23,6 @@ def make_http2_sender(properties: Properties, seconds: float, ca_bundle: str | N
     try:
         from .http2_sender import Http2Sender
     except ImportError as error:
-        reason = "HTTP2 needs the extra 'http2': pip install 'recordpublisher[http2]'"
+        reason = f"HTTP2 needs the extra 'http2': {install_command('http2')}"
         raise ConfigurationError(HTTP_PROTOCOL.key, "HTTP2", HTTP_PROTOCOL.valid, reason=reason) from error
     return Http2Sender(seconds, ca_bundle)
