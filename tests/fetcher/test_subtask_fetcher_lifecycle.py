@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import (
     ImpossibleStateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.shard_probe import OldestRecord
+from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.shard_probe import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.skipped_records import how_to_go_on

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .checks import Checks
+from .errors import RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
 """Takes a batch. Its awaitable is done when the next batch may be read, and returns the position to resume from (None: unchanged)."""
+
+
+Check = Callable[[], Awaitable[str | None]]
+"""What `doctor` asks before a job starts, without changing anything. Says in a few words what was found; None: it cannot be asked without
+a change. Raises: an error that says what to do."""
+Checks = Mapping[str, Check]
+"""Checks by name, made in this order, one after the other. Where a check calls AWS, its name is the IAM action."""
 
 
 class RunResult(Enum):
@@ -141,3 +148,18 @@ class _ObservedConsumer:
         for observer in tuple(self._observers):
             observer.on_next(batch)
         return self._consumer(batch)
+
+
+MAX_CLOCK_OFFSET_MS = 60_000
+"""AWS refuses calls from five minutes on; a time of start would be wrong long before."""
+
+
+def check_clock(now_ms: int, service_ms: int) -> str:
+    """Compare this machine's clock with that of a service, which tells whole seconds. Raises: RecordPublisherError."""
+    offset_ms = now_ms - service_ms
+    if abs(offset_ms) > MAX_CLOCK_OFFSET_MS:
+        direction = "ahead of" if offset_ms > 0 else "behind"
+        raise RecordPublisherError(
+            f"this machine is {abs(offset_ms) / 1000:.0f} s {direction} the service: set its clock"
+        )
+    return "as that of the service"

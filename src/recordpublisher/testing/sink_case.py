@@ -28,7 +28,7 @@ def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
     """The records of one partition key, with the number as payload and as sequence number."""
     records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
     position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
-    return RecordBatch(Shard("orders", shard_id), records, 0, position, (), len(records), size)
+    return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
 
 
 def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:

@@ -14,10 +14,10 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.polling.shard_probe import OldestRecord
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_probe import OldestRecord
 from recordpublisher.publishers.shards import HashRange, Shard
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 

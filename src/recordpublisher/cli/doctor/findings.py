@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.base import Checks
 
 from ..execution import one_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.publishers.checks import check_clock
+from recordpublisher.publishers.base import check_clock
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient

@@ -14,13 +14,13 @@ from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgr
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort, PollingPort
 from recordpublisher.publishers.polling.rate_control import retry_pause_seconds
+from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
-from recordpublisher.publishers.shard_probe import TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 
 from .job_snapshot import ShardSnapshot, idle_interval_ms

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.kinesis.ports import PollingPort
+from recordpublisher.publishers.polling.shard_probe import MAX_READS, PAUSE_SECONDS
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import UserRecord, to_millis
-from recordpublisher.publishers.shard_probe import MAX_READS, PAUSE_SECONDS
 from recordpublisher.publishers.shards import Shard
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
-from recordpublisher.publishers.shard_probe import TipDistance
+from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.publishers.shards import Shard
 
 from .job_snapshot import ShardSnapshot

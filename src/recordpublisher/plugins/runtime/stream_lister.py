@@ -23,12 +23,17 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.polling.shard_probe import (
+    OldestRecord,
+    TipDistance,
+    measure_tip_distance,
+    read_oldest_record,
+)
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.access import ENDPOINT
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.shard_probe import OldestRecord, TipDistance, measure_tip_distance, read_oldest_record
 from recordpublisher.publishers.shards import Shard, first_unlisted_range
 from recordpublisher.publishers.stream_arns import arn_of
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.sinks import CALLBACK
 from recordpublisher.publishers.properties.properties import Properties

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from ..kinesis.ports import ReadResponse
 from ..positions import SequenceNumber, StartingPosition
@@ -143,6 +144,7 @@ class ResponseBatches:
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
         self._reversed = raw[::-1] if has_aggregates else []  # taken from its end, so that what was expanded is freed
+        self._next: tuple[UserRecord, SubRecords | LongAggregate]  # set by `_take_plain`
         self._opened: OpenAggregate | None = None
         self._millis_behind_latest = response.millis_behind_latest
         self._child_shards = response.child_shards
@@ -170,50 +172,69 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """The next batch of user records. A Kinesis record counts in the batch in which it begins.
-
-        A short aggregate is one step of a plain function, only a long one takes several. Sub-sequence numbers count dropped sub-records
-        too, so they are the same for every reader.
-        """
-        records: list[UserRecord] = []
-        raw_count = raw_bytes = 0
-        raw, done, deaggregator = self._reversed, self._done, self._deaggregator
-        while raw or self._opened is not None:
+        """The next batch of user records. It may end after a short aggregate, and after each step of a long one."""
+        expanded = _Expanded()
+        while self._opened is not None or self._take_plain(expanded):
             if self._opened is None:
-                record = raw.pop()
-                raw_count += 1
-                aggregate = parse_aggregate(record.data)
-                if isinstance(aggregate, LongAggregate):
-                    self._opened = await deaggregator.open(aggregate, record, done)
-            if (opened := self._opened) is not None:
-                record, bytes_before = opened.record, opened.done_bytes
-                records += await self._read_step(opened)
-                raw_bytes += opened.done_bytes - bytes_before
-            elif isinstance(aggregate, SubRecords):
-                owned = deaggregator.owned(aggregate)
-                if owned is not None:
-                    owned = deaggregator.kept(owned, await deaggregator.decide(record, not owned[0]))
-                records += records_after(aggregate.user_records(record, 0, owned), done)
-                raw_bytes += len(record.data)
-                if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
-                    await asyncio.sleep(0)
+                await self._take_aggregate(expanded)
             else:
-                raw_bytes += len(record.data)
-                if done is None or record.sequence_number != done.sequence:
-                    records.append(record)
-                continue
-            is_full = raw_bytes + RECORD_OVERHEAD_BYTES * len(records) >= MAX_BATCH_BYTES
-            if is_full and records and (self._opened is not None or raw):
-                behind = self._millis_behind_latest or None  # not 0: more is to come
-                position = SequenceNumber(record.sequence_number) if self._opened is None else self._opened.position
-                return RecordBatch(deaggregator.shard, records, behind, position, (), raw_count, raw_bytes)
-        return self._last_batch(records, raw_count, raw_bytes)
+                await self._take_step(expanded, self._opened)
+            if expanded.is_full and (self._opened is not None or self._reversed):
+                return self._batch_so_far(expanded)
+        return self._last_batch(expanded.records, expanded.raw_count, expanded.raw_bytes)
 
-    async def _read_step(self, opened: OpenAggregate) -> list[UserRecord]:
-        records = await self._deaggregator.read_step(opened)
+    def _take_plain(self, expanded: _Expanded) -> bool:
+        """Take plain records up to the next aggregate, which is then `_next`. Returns whether there is one."""
+        while self._reversed:
+            record = self._reversed.pop()
+            expanded.raw_count += 1
+            aggregate = parse_aggregate(record.data)
+            if aggregate is not None:
+                self._next = record, aggregate
+                return True
+            expanded.add_plain(record, self._done)
+        return False
+
+    async def _take_aggregate(self, expanded: _Expanded) -> None:
+        """Take a short aggregate in one step, or open a long one and take its first step.
+
+        Sub-sequence numbers count dropped sub-records too, so they are the same for every reader.
+        """
+        deaggregator, (record, aggregate) = self._deaggregator, self._next
+        if isinstance(aggregate, LongAggregate):
+            self._opened = await deaggregator.open(aggregate, record, self._done)
+            if self._opened is None:
+                expanded.add_plain(record, self._done)
+            else:
+                await self._take_step(expanded, self._opened)
+            return
+        owned = deaggregator.owned(aggregate)
+        if owned is not None:
+            owned = deaggregator.kept(owned, await deaggregator.decide(record, not owned[0]))
+        expanded.records += records_after(aggregate.user_records(record, 0, owned), self._done)
+        expanded.raw_bytes += len(record.data)
+        if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
+            await asyncio.sleep(0)
+
+    async def _take_step(self, expanded: _Expanded, opened: OpenAggregate) -> None:
+        """Take some sub-records of a long aggregate."""
+        bytes_before = opened.done_bytes
+        expanded.records += await self._deaggregator.read_step(opened)
+        expanded.raw_bytes += opened.done_bytes - bytes_before
         if opened.is_done:
             self._opened = None
-        return records
+
+    def _batch_so_far(self, expanded: _Expanded) -> RecordBatch:
+        record = self._next[0]
+        position = SequenceNumber(record.sequence_number) if self._opened is None else self._opened.position
+        return RecordBatch(
+            self._deaggregator.shard,
+            expanded.records,
+            millis_behind_latest=self._millis_behind_latest or None,  # not 0: more is to come
+            read_position=position,
+            raw_count=expanded.raw_count,
+            raw_bytes=expanded.raw_bytes,
+        )
 
     def _last_batch(self, records: list[UserRecord], raw_count: int, raw_bytes: int) -> RecordBatch:
         self._is_last_made = True
@@ -223,9 +244,29 @@ class ResponseBatches:
             self._millis_behind_latest,
             self._read_position,
             self._child_shards,
-            raw_count,
-            raw_bytes,
+            raw_count=raw_count,
+            raw_bytes=raw_bytes,
         )
+
+
+@dataclass(slots=True)
+class _Expanded:
+    """What the next batch has so far. A Kinesis record counts in the batch in which it begins."""
+
+    records: list[UserRecord] = field(default_factory=list)
+    raw_count: int = 0
+    raw_bytes: int = 0
+
+    def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
+        """Add a record that is no aggregate, unless it was done before."""
+        self.raw_bytes += len(record.data)
+        if done is None or record.sequence_number != done.sequence:
+            self.records.append(record)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch takes as much memory as it may. One without records goes on."""
+        return bool(self.records) and self.raw_bytes + RECORD_OVERHEAD_BYTES * len(self.records) >= MAX_BATCH_BYTES
 
 
 def records_after(records: list[UserRecord], done: SequenceNumber | None) -> list[UserRecord]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.durable_files import make_folder, why_not_writable
-from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT

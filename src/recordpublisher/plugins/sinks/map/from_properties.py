@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recordpublisher.plugins.host.function_property import import_check, imported_function
-from recordpublisher.publishers.checks import Checks
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import (
     DEAD_LETTER_SINK,

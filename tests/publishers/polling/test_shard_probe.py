@@ -6,9 +6,9 @@ import pytest
 
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.polling.shard_probe import MAX_READS, TipDistance, measure_tip_distance
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shard_probe import MAX_READS, TipDistance, measure_tip_distance
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

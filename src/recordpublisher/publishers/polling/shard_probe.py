@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from .errors import TransientError
-from .kinesis.ports import PollingPort, ReadResponse
-from .positions import StartingPosition
-from .records import to_millis
-from .shards import Shard
+from ..errors import TransientError
+from ..kinesis.ports import PollingPort, ReadResponse
+from ..positions import StartingPosition
+from ..records import to_millis
+from ..shards import Shard
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
 """Responses may be empty on the way to a record (service documentation). After this many a probe gives up."""
