@@ -47,6 +47,13 @@ SUBJECTS = (
         further=("stream '…' does not exist; existing streams: …",),
     ),
     _subject(
+        "A stream is being created",
+        "The stream is CREATING; the job waits up to five minutes for it.",
+        "Wait, or look at it with `recordpublisher describe STREAM`.",
+        "StreamNotActiveError",
+        further=("ListShards failed with StreamNotActive: stream '…' is CREATING",),
+    ),
+    _subject(
         "Fan-out consumers",
         "The consumer was deregistered or is used by another job, or the stream has no room for one more.",
         "Give each job its own `flink.stream.efo.consumername`. `recordpublisher consumers list STREAM` shows what is registered, "

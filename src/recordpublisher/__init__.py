@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         SinkError,
         StateError,
         StoreUnavailableError,
+        StreamNotActiveError,
         StreamNotFoundError,
         ThrottledError,
         TransientError,
@@ -92,8 +93,8 @@ _NAMES = {
     ".publishers.errors": (
         "ConfigurationError ConsumerError DataLossError DeserializationError ExpiredIteratorError FatalKinesisError "
         "FencedError ImpossibleStateError KinesisError OutageError PluginError RecordPublisherError ResourceInUseError "
-        "ResourceNotFoundError RetriesExhaustedError SinkError StateError StoreUnavailableError StreamNotFoundError "
-        "ThrottledError TransientError"
+        "ResourceNotFoundError RetriesExhaustedError SinkError StateError StoreUnavailableError StreamNotActiveError "
+        "StreamNotFoundError ThrottledError TransientError"
     ),
     ".publishers.positions": "PositionType SequenceNumber StartingPosition",
     ".publishers.properties.declaration": "Property",
@@ -177,6 +178,7 @@ __all__ = [
     "ExpiredIteratorError",
     "ResourceNotFoundError",
     "FatalKinesisError",
+    "StreamNotActiveError",
     "StreamNotFoundError",
     "ConsumerError",
     "RetriesExhaustedError",

@@ -13,7 +13,6 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
-from .job_probes import positions_of, probes_opened
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -52,6 +51,8 @@ async def _serve(properties: Properties, port: int) -> None:
     from recordpublisher.plugins.dashboard.server import DashboardServer
     from recordpublisher.plugins.dashboard.stored_snapshots import JoinedSnapshots, StoredSnapshots
     from recordpublisher.plugins.runtime.stream_names import streams_of
+
+    from .job_probes import positions_of, probes_opened
 
     clock = SystemClock()
     async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
-
-from ...lag.rates import Rates
+from recordpublisher.plugins.lag.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)
