@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
-from recordpublisher.publishers.errors import StreamNotFoundError, ThrottledError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, StreamNotFoundError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, PutResult, StreamSummary
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
@@ -53,6 +53,7 @@ class FakeKinesis:
         self.rate: float | None = None
         self.refuse = lambda entry: None
         self.fail: Exception | None = None
+        self.refuse_above_limit = False
         self.lost_responses = 0
         self.summary = StreamSummary(2**20, distributes_by_key=True)
         self.calls: list[int] = []
@@ -71,6 +72,8 @@ class FakeKinesis:
             await asyncio.sleep(self.latency * self.random.uniform(0.5, 1.5))
             if self.fail is not None:
                 raise self.fail
+            if self.refuse_above_limit and any(len(entry.data) > self.summary.max_record_bytes for entry in entries):
+                raise FatalKinesisError("PutRecords", "ValidationException", "a record is too large")
             results = [self._put(entry) for entry in entries]
             await asyncio.sleep(0)
         finally:

@@ -2,14 +2,14 @@ import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
-from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 
 def settings(given=None, **arguments):
-    return Settings.of(Properties(given or {}), **arguments)
+    return KinesisSinkSettings.of(Properties(given or {}), **arguments)
 
 
 def test_defaults():

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 from recordpublisher.publishers.errors import (
+    ConfigurationError,
     FatalKinesisError,
     SinkError,
     StreamNotFoundError,
     TransientError,
 )
+from recordpublisher.publishers.kinesis.ports import StreamSummary
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
@@ -272,5 +274,80 @@ def test_a_cancelled_close_leaves_no_task_behind():
         await asyncio.gather(closing, return_exceptions=True)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert fake.is_closed
+
+    run_virtual(job())
+
+
+def test_a_limit_that_was_raised_is_read_before_a_record_is_refused():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake) as sink:
+            fake.summary = StreamSummary(2 * 2**20, distributes_by_key=True)
+            await asyncio.sleep(60)
+            await sink.put(b"x" * 1_500_000, "k")
+            await sink.flush()
+            return len(fake.user_records())
+
+    assert run_virtual(job()) == 1
+
+
+def test_a_limit_that_was_lowered_costs_the_large_record_and_no_other():
+    async def job():
+        fake, failed = FakeKinesis(), []
+        fake.summary = StreamSummary(2 * 2**20, distributes_by_key=True)
+        async with a_sink(fake, fail_on_error=False, on_failure=failed.append) as sink:
+            await asyncio.sleep(60)
+            fake.summary = StreamSummary(2**20, distributes_by_key=True)
+            fake.refuse_above_limit = True
+            await put_numbers(sink, range(3))
+            await sink.put(b"x" * 1_500_000, "k")
+            await put_numbers(sink, range(3, 6))
+            await sink.flush()
+            return [(len(one.data), one.error_code) for one in failed], len(fake.user_records())
+
+    assert run_virtual(job()) == ([(1_500_000, "ValidationException")], 6)
+
+
+def test_a_refused_call_without_a_large_record_ends_the_sink():
+    async def job():
+        fake = FakeKinesis()
+        async with a_sink(fake) as sink:
+            fake.fail = FatalKinesisError("PutRecords", "ValidationException", "something else")
+            await put_numbers(sink, range(3))
+            with pytest.raises(FatalKinesisError, match="something else"):
+                await sink.flush()
+
+    run_virtual(job())
+
+
+def test_a_key_with_half_a_surrogate_pair_goes_to_the_callback():
+    async def job():
+        fake, failed = FakeKinesis(), []
+        async with a_sink(fake, fail_on_error=False, on_failure=failed.append) as sink:
+            await sink.put(b"x", "a\ud800")
+            await sink.put(b"y", "größe")
+            await sink.flush()
+        assert "half a surrogate pair" in failed[0].error_message
+        return [data for _, data in fake.user_records()]
+
+    assert run_virtual(job()) == [b"y"]
+
+
+def test_an_async_callback_is_refused():
+    async def later(failed):
+        pass
+
+    with pytest.raises(ConfigurationError, match="nobody would await it"):
+        a_sink(FakeKinesis(), on_failure=later)
+
+
+def test_a_callback_that_returns_a_coroutine_fails_the_sink():
+    async def later(failed):
+        pass
+
+    async def job():
+        with pytest.raises(TypeError, match="returned a coroutine"):
+            async with a_sink(FakeKinesis(), fail_on_error=False, on_failure=lambda failed: later(failed)) as sink:  # noqa: PLW0108
+                await sink.put(b"x", "")
 
     run_virtual(job())

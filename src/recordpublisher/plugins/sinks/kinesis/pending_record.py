@@ -47,25 +47,38 @@ class PendingRecord(msgspec.Struct):
 
 def size_of(data: bytes, partition_key: str) -> int:
     """Bytes of data and key, as the service counts them."""
-    return len(data) + (len(partition_key) if partition_key.isascii() else len(partition_key.encode()))
+    return len(data) + (
+        len(partition_key) if partition_key.isascii() else len(partition_key.encode(errors="surrogatepass"))
+    )
 
 
 def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
-    """Whether the record is valid and has no explicit hash key: the cheap check that nearly every record passes."""
-    is_sized = 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
-    return is_sized and record.explicit_hash_key is None
+    """Whether the record is valid, with a key in ASCII and no explicit hash key: the cheap check that nearly every record passes."""
+    key = record.partition_key
+    is_sized = 0 < len(key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
+    return is_sized and key.isascii() and record.explicit_hash_key is None
 
 
 def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:
     """Why the service would reject this record, and with it the whole call; None for a valid record."""
     if not 0 < len(record.partition_key) <= PARTITION_KEY_CHARACTERS:
         return f"its partition key has {len(record.partition_key)} characters; valid: 1 to {PARTITION_KEY_CHARACTERS}"
+    if not _is_unicode(record.partition_key):
+        return f"its partition key {record.partition_key!a} has half a surrogate pair, which is no text in UTF-8"
     if record.size > max_record_bytes:
         return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
         return f"its explicit hash key is {explicit!r}; valid: a decimal number from 0 to 2^128 - 1"
     return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_hash_key(text: str) -> bool:

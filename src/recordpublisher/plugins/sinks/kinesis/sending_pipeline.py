@@ -6,13 +6,14 @@ A record is queued for its shard (`shard_queues/`), sent in a PutRecords call (`
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
-from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
 from .failure_handler import FailureHandler
@@ -24,10 +25,10 @@ from .put_records.request import RequestLimits
 from .put_records.send_permission import SendPermission
 from .put_records.sender import Sender
 from .rate_control import ShardRateLimit
-from .settings import Settings
+from .settings import KinesisSinkSettings
 from .shard_queues.kpl_aggregator import KplAggregator
-from .shard_queues.shard_map import ShardMap
-from .shard_queues.shard_map_refresher import MisroutedRecord, ShardMapRefresher
+from .shard_queues.shard_map import NO_SHARDS, ShardMap
+from .shard_queues.shard_map_refresher import MIN_DESCRIBE_INTERVAL_SECONDS, MisroutedRecord, ShardMapRefresher
 from .shard_queues.shard_queues import ShardQueues
 from .statistics import SinkMetrics
 
@@ -43,46 +44,103 @@ async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
         return DEFAULT_SUMMARY
 
 
+class RecordLimit:
+    """Owns how large a record of the stream may be. It can be changed at any time, so it is read again before a record is refused."""
+
+    def __init__(self, port: WritingPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
+        self._port = port
+        self._stream = stream
+        self._retries = retries
+        self._clock = clock
+        self._read_at = -math.inf
+        self.max_bytes = DEFAULT_SUMMARY.max_record_bytes
+        """Of data and key."""
+
+    async def read(self) -> StreamSummary:
+        """The stream's settings. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        self._read_at = self._clock.monotonic()
+        summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), self._retries)
+        self.max_bytes = summary.max_record_bytes
+        return summary
+
+    async def read_again(self) -> None:
+        """Read it, unless that was done lately: an account has 20 DescribeStreamSummary calls a second."""
+        if self._clock.monotonic() - self._read_at >= MIN_DESCRIBE_INTERVAL_SECONDS:
+            await self.read()
+
+
 class SendingPipeline:
-    """Owns the tasks that send records and list shards, from `open` to `close`."""
+    """Owns the tasks that send records and list shards, from `open` to `close`. Before `open` there are no shards."""
 
     def __init__(
         self,
         port: WritingPort,
         stream: str,
-        settings: Settings,
+        settings: KinesisSinkSettings,
         clock: Clock,
         outstanding: OutstandingRecords,
         failures: FailureHandler,
         metrics: SinkMetrics,
         on_change: Callable[[], None],
     ) -> None:
-        aggregates = settings.aggregates
-        self._aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
-        self.permission = SendPermission(self._aggregator)
-        self._port = port
-        self._stream = stream
+        aggregates, retries = settings.aggregates, settings.retries
+        aggregator = KplAggregator(settings.aggregate_count, settings.aggregate_bytes) if aggregates else None
+        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_fraction)
         self._settings = settings
         self._clock = clock
         self._outstanding = outstanding
         self._failures = failures
-        self._metrics = metrics
         self._on_change = on_change
         self._queued_since_wake = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self.permission = SendPermission(aggregator)
+        self.limit = RecordLimit(port, stream, retries, clock)
+        self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
+        self._queues = queues = ShardQueues(NO_SHARDS, rate_limit, aggregator)
+        completion = CompletionHandler(
+            queues,
+            outstanding,
+            self._order,
+            failures,
+            retries,
+            clock,
+            metrics,
+            on_misrouted=self._request_refresh,
+            on_change=self._on_progress,
+        )
+        self._refresher = ShardMapRefresher(
+            port,
+            stream,
+            aggregates,
+            retries,
+            clock,
+            metrics,
+            apply=self._apply_shard_map,
+            acknowledge=completion.acknowledge,
+            send_again=completion.send_again,
+            on_change=self._on_progress,
+        )
+        self._sender = Sender(
+            port,
+            stream,
+            queues,
+            RequestLimits(settings.request_count, settings.request_bytes, settings.linger_seconds),
+            settings.connections,
+            clock,
+            metrics,
+            self.permission,
+            self._largest_record_now,
+            completion.handle_results,
+        )
 
-    async def open(self) -> StreamSummary:
+    async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks. Raises: StreamNotFoundError, and errors that retries cannot fix."""
-        retries = self._settings.retries
-        summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), retries)
-        listed = await call_with_retries(lambda: self._port.list_shards(self._stream), retries)
-        shard_map = ShardMap.of(listed, summary.distributes_by_key, keeps_ranges=self._settings.aggregates)
-        self._build(shard_map, summary)
+        summary = await self.limit.read()
+        await self._refresher.list_first(summary.distributes_by_key)
         self._tasks = [
             self._start(self._sender.run(), "kinesis-sink-sender"),
             self._start(self._refresher.run(), "kinesis-sink-shard-map"),
         ]
-        return summary
 
     async def close(self) -> None:
         """Cancel the tasks and the open calls."""
@@ -93,7 +151,7 @@ class SendingPipeline:
     @property
     def open_requests(self) -> int:
         """PutRecords calls that have not ended."""
-        return self._sender.open_requests if self._tasks else 0
+        return self._sender.open_requests
 
     def enqueue(self, record: PendingRecord) -> None:
         """Queue a record for its shard, or (PER_KEY) hold it behind the previous record of its key."""
@@ -116,51 +174,12 @@ class SendingPipeline:
         self._queues.mark_all_due()
         self._sender.wake()
 
-    def _build(self, shard_map: ShardMap, summary: StreamSummary) -> None:
-        settings = self._settings
-        aggregator = self._aggregator
-        rate_limit = ShardRateLimit(settings.records_per_second, settings.bytes_per_second, settings.initial_fraction)
-        self._queues = ShardQueues(shard_map, rate_limit, aggregator)
-        self._outstanding.update_limits(shard_map.open_count)
-        self._order = KeyOrder(aggregator) if settings.keeps_key_order else None
-        completion = CompletionHandler(
-            self._queues,
-            self._outstanding,
-            self._order,
-            self._failures,
-            settings.retries,
-            self._clock,
-            self._metrics,
-            on_misrouted=self._request_refresh,
-            on_change=self._on_progress,
-        )
-        self._refresher = ShardMapRefresher(
-            self._port,
-            self._stream,
-            summary.distributes_by_key,
-            settings.aggregates,
-            settings.retries,
-            self._clock,
-            self._metrics,
-            apply=self._apply_shard_map,
-            acknowledge=completion.acknowledge,
-            send_again=completion.send_again,
-            on_change=self._on_progress,
-        )
-        self._sender = Sender(
-            self._port,
-            self._stream,
-            self._queues,
-            RequestLimits(settings.request_count, settings.request_bytes, settings.linger_seconds),
-            settings.connections,
-            self._clock,
-            self._metrics,
-            self.permission,
-            completion.handle_results,
-        )
-
     def _request_refresh(self, misrouted: list[MisroutedRecord]) -> None:
         self._refresher.request_refresh(misrouted)
+
+    async def _largest_record_now(self) -> int:
+        await self.limit.read_again()
+        return self.limit.max_bytes
 
     def _apply_shard_map(self, shard_map: ShardMap) -> None:
         self._queues.update(shard_map, self._clock.monotonic())

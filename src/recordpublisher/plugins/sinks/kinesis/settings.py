@@ -33,7 +33,7 @@ QueueLimit = int | Callable[[SinkStatistics], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class KinesisSinkSettings:
     """Times are in seconds, sizes in bytes, rates per second and shard."""
 
     queue_limit: QueueLimit | None
@@ -61,7 +61,7 @@ class Settings:
         queue_limit: QueueLimit | None = None,
         ordering: str | None = None,
         fail_on_error: bool | None = None,
-    ) -> Settings:
+    ) -> KinesisSinkSettings:
         """Arguments override properties. Raises: ConfigurationError for an invalid value."""
         value = properties.value
         if ordering is not None:

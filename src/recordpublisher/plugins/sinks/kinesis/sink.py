@@ -20,7 +20,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 from .failure_handler import FailedRecord
 from .metric_definitions import KINESIS_SINK_METRICS
 from .pending_record import PendingRecord, SourceShard, size_of
-from .settings import QueueLimit, Settings
+from .settings import KinesisSinkSettings, QueueLimit
 from .writer import KinesisWriter
 from .written_states import WrittenStates
 
@@ -56,7 +56,7 @@ class KinesisSink(Sink):
         port: WritingPort | None = None,
     ) -> None:
         name, given = _stream_and_properties(stream, properties)
-        settings = Settings.of(given, queue_limit, ordering, fail_on_error)
+        settings = KinesisSinkSettings.of(given, queue_limit, ordering, fail_on_error)
         self._context = SinkContext()
         self._stream = stream_name(name)
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)

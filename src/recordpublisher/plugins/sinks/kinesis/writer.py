@@ -15,8 +15,8 @@ from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
 from .put_records.send_permission import SendPermission
-from .sending_pipeline import DEFAULT_SUMMARY, SendingPipeline
-from .settings import Settings
+from .sending_pipeline import SendingPipeline
+from .settings import KinesisSinkSettings
 from .statistics import SinkMetrics
 from .waiters import FifoWaiters, Notifier
 
@@ -36,7 +36,7 @@ class KinesisWriter:
         self,
         port: WritingPort,
         stream: str,
-        settings: Settings,
+        settings: KinesisSinkSettings,
         clock: Clock,
         on_failure: Callable[[FailedRecord], None] | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class KinesisWriter:
         )
         self._waiters = FifoWaiters(clock, settings.wait_seconds, self._count_cycle)
         self._completion = Notifier()
-        self._max_record_bytes = DEFAULT_SUMMARY.max_record_bytes
+        self._limit = self._pipeline.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
 
@@ -66,7 +66,7 @@ class KinesisWriter:
 
     async def open(self) -> None:
         """Read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
-        self._max_record_bytes = (await self._pipeline.open()).max_record_bytes
+        await self._pipeline.open()
         self._closed_reason = None
 
     async def put(self, data: bytes, partition_key: str, explicit_hash_key: str | None) -> None:
@@ -77,7 +77,7 @@ class KinesisWriter:
         record = PendingRecord(data, partition_key, explicit_hash_key, size_of(data, partition_key))
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
-        if not is_obviously_valid(record, self._max_record_bytes) and self._reject_invalid(record):
+        if not is_obviously_valid(record, self._limit.max_bytes) and await self._reject_invalid(record):
             return
         if self._must_wait(record):
             await self._wait_for_capacity(record)
@@ -92,12 +92,12 @@ class KinesisWriter:
         for index, record in enumerate(records):
             if self._must_wait(record):
                 await self._wait_for_capacity(record)
-            if is_obviously_valid(record, self._max_record_bytes):
+            if is_obviously_valid(record, self._limit.max_bytes):
                 self._accept(record)
             elif on_invalid is None or not self._fails_on_error:
-                if not self._reject_invalid(record):
+                if not await self._reject_invalid(record):
                     self._accept(record)
-            elif (reason := rejection_reason(record, self._max_record_bytes)) is None:
+            elif (reason := await self._rejection_reason(record)) is None:
                 self._accept(record)
             else:
                 self._metrics.num_records_out_errors += 1
@@ -174,15 +174,20 @@ class KinesisWriter:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
         self._failures.raise_if_failed()
 
-    def _reject_invalid(self, record: PendingRecord) -> bool:
+    async def _reject_invalid(self, record: PendingRecord) -> bool:
         """Report an invalid record to the callback and return True. Raises: SinkError with `failOnError`."""
-        reason = rejection_reason(record, self._max_record_bytes)
+        reason = await self._rejection_reason(record)
         if reason is None:
             return False
         self._metrics.num_records_out_errors += 1
         self._failures.reject(record, reason)
         self._failures.raise_if_failed()
         return True
+
+    async def _rejection_reason(self, record: PendingRecord) -> str | None:
+        if record.size > self._limit.max_bytes:
+            await self._limit.read_again()
+        return rejection_reason(record, self._limit.max_bytes)
 
     def _must_wait(self, record: PendingRecord) -> bool:
         is_turn_over = self._accepted_since_yield >= RECORDS_PER_YIELD

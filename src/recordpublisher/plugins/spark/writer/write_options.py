@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
@@ -50,7 +50,7 @@ class WriteOptions:
 
     stream: str | None
     id_field: str | None
-    settings: Settings
+    settings: KinesisSinkSettings
     properties: Properties
     on_failure: str = ON_FAILURE.default
     max_outage_ms: int = MAX_OUTAGE.default
@@ -66,13 +66,13 @@ class WriteOptions:
         return cls(
             stream=_stream(properties),
             id_field=properties.value(ID_FIELD),
-            settings=_per_task(Settings.of(_with_retries(properties)), properties.value(WRITE_TASKS)),
+            settings=_per_task(KinesisSinkSettings.of(_with_retries(properties)), properties.value(WRITE_TASKS)),
             properties=properties,
             on_failure=properties.value(ON_FAILURE),
             max_outage_ms=properties.value(MAX_OUTAGE),
         )
 
-    def settings_per_stream(self) -> Settings:
+    def settings_per_stream(self) -> KinesisSinkSettings:
         """The settings for each stream when a column names the streams."""
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_PER_STREAM)
@@ -104,7 +104,7 @@ def _with_retries(properties: Properties) -> Properties:
     return properties.merged({PUT_RETRIES.max_retries.key: retries})
 
 
-def _per_task(settings: Settings, tasks: int | None) -> Settings:
+def _per_task(settings: KinesisSinkSettings, tasks: int | None) -> KinesisSinkSettings:
     if tasks is None:
         return replace(settings, initial_fraction=INITIAL_FRACTION)
     return replace(

@@ -9,7 +9,7 @@ from functools import partial
 
 from recordpublisher.plugins.sinks.kinesis.failure_handler import FailedRecord
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.settings import Settings
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -28,7 +28,7 @@ class WriterPool:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: KinesisSinkSettings,
         connect: Callable[[str], WritingPort],
         clock: Clock | None = None,
         *,

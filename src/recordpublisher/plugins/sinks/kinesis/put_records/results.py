@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from recordpublisher.publishers.errors import ThrottledError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
-from ..pending_record import PendingRecord
+from ..failure_handler import VALIDATION_EXCEPTION
+from ..pending_record import PendingRecord, size_of
 from ..shard_queues.shard_map import ANY_SHARD
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
@@ -54,7 +55,7 @@ def classify_results(batch: ShardBatch, results: Sequence[PutResult], max_retrie
         is_throttled = result.error_code == THROTTLED
         outcome.throttles += is_throttled
         record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts > max_retries:
+        if record.attempts > max_retries or result.error_code == VALIDATION_EXCEPTION:
             outcome.given_up.append(GivenUp(record, result.error_code or "", result.error_message or ""))
         else:
             outcome.to_retry.append(record)
@@ -67,6 +68,15 @@ def results_of_failed_call(error: TransientError, records: int) -> list[PutResul
     """The results of a call that failed as a whole: every record counts as failed, although some may have been taken."""
     code = THROTTLED if isinstance(error, ThrottledError) else error.code
     return [PutResult(error_code=code, error_message=str(error))] * records
+
+
+def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
+    """The results of a call that the service refused for records above its limit, which was lowered: the others are sent again."""
+    refused = PutResult(
+        error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
+    )
+    others = PutResult(error_code="NotSent", error_message=str(error))
+    return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 
 def with_unsent(request: Request, entries: Sequence[PutEntry | None], results: Sequence[PutResult]) -> list[PutResult]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ImpossibleStateError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, ImpossibleStateError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
+from ..failure_handler import VALIDATION_EXCEPTION
+from ..pending_record import size_of
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .request import NEVER, Request, RequestLimits, take_next_request
-from .results import results_of_failed_call, with_unsent
+from .results import results_of_failed_call, results_of_refused_call, with_unsent
 from .send_permission import SendPermission
 
 
@@ -30,6 +32,7 @@ class Sender:
         clock: Clock,
         metrics: SinkMetrics,
         permission: SendPermission,
+        largest_record_now: Callable[[], Awaitable[int]],
         on_results: Callable[[Request, list[PutResult]], None],
     ) -> None:
         self._port = port
@@ -40,6 +43,7 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._permission = permission
+        self._largest_record_now = largest_record_now
         self._on_results = on_results
         self._wakeup = Notifier()
         self._next_check_at = NEVER
@@ -116,6 +120,14 @@ class Sender:
         except TransientError as error:
             self._metrics.failed_requests += 1
             return results_of_failed_call(error, len(entries))
+        except FatalKinesisError as error:
+            if error.code != VALIDATION_EXCEPTION:
+                raise
+            self._metrics.failed_requests += 1
+            largest = await self._largest_record_now()
+            if not any(size_of(entry.data, entry.partition_key) > largest for entry in entries):
+                raise
+            return results_of_refused_call(error, entries, largest)
         if len(response.results) != len(entries):
             raise ImpossibleStateError(
                 f"PutRecords returned {len(response.results)} results for {len(entries)} records"

@@ -47,3 +47,7 @@ class ShardMap:
     def shard_of(self, hash_key: int) -> Shard:
         """The shard that takes a hash key."""
         return self.shards[max(bisect_right(self.starts, hash_key) - 1, 0)]
+
+
+NO_SHARDS = ShardMap((), (), 0, {})
+"""Before the shards are listed."""

@@ -37,7 +37,6 @@ class ShardMapRefresher:
         self,
         port: WritingPort,
         stream: str,
-        distributes_by_key: bool,
         aggregates: bool,
         retries: RetryPolicy,
         clock: Clock,
@@ -49,7 +48,7 @@ class ShardMapRefresher:
     ) -> None:
         self._port = port
         self._stream = stream
-        self._keys_decide = distributes_by_key
+        self._keys_decide = True
         self._aggregates = aggregates
         self._retries = retries
         self._clock = clock
@@ -72,6 +71,11 @@ class ShardMapRefresher:
         self._is_requested = True
         self._wakeup.notify_all()
 
+    async def list_first(self, keys_decide: bool) -> None:
+        """List the shards before the first record. `keys_decide`: whether keys choose the shards now. Raises: as `run`."""
+        self._keys_decide = keys_decide
+        self._apply_listed(await self._list())
+
     async def run(self) -> None:
         """List on request until cancelled. Raises: errors that retries cannot fix."""
         while True:
@@ -81,17 +85,24 @@ class ShardMapRefresher:
                     continue
             self._is_requested = False
             misrouted, self._misrouted = self._misrouted, []
-            listed = await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
+            listed = await self._list()
             self._metrics.shard_map_refreshes += 1
             if not self._keys_decide or self._has_foreign_record(listed):
                 self._keys_decide = await self._fetch_whether_keys_decide()
             self._last_misrouted.clear()
-            shard_map = ShardMap.of(listed, self._keys_decide, keeps_ranges=self._aggregates)
-            self._apply(shard_map)
+            shard_map = self._apply_listed(listed)
             for aggregate, shard_id in misrouted:
                 self._complete_misrouted(aggregate, shard_id, shard_map)
             self._on_change()
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
+
+    async def _list(self) -> Sequence[Shard]:
+        return await call_with_retries(lambda: self._port.list_shards(self._stream), self._retries)
+
+    def _apply_listed(self, listed: Sequence[Shard]) -> ShardMap:
+        shard_map = ShardMap.of(listed, self._keys_decide, keeps_ranges=self._aggregates)
+        self._apply(shard_map)
+        return shard_map
 
     def _has_foreign_record(self, listed: Sequence[Shard]) -> bool:
         """Whether a shard took a record whose own hash key lies outside its range: no reshard does that, since a range never changes."""
