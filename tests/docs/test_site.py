@@ -71,3 +71,34 @@ def test_the_strictly_built_site_loads_nothing_from_elsewhere(folder):
     assert [
         loaded for page in pages for loaded in re.findall(r"<(?:script|link|img|iframe)[^>]*=\"?https?://[^>]*>", page)
     ] == []
+
+
+def heads(page: Path) -> str:
+    """What a search weighs most: the title, the headings, and the first sentences."""
+    text = page.read_text()
+    return "\n".join([*re.findall(r"^#+ .*", text, re.MULTILINE), text.partition("\n\n")[2][:400]]).lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("install", "install.md"),
+        ("poison", "how-to/bad-records.md"),
+        ("dead letter", "how-to/bad-records.md"),
+        ("dataclass", "how-to/decode-records.md"),
+        ("unable to locate credentials", "reference/errors.md"),
+        ("data_source_not_found", "reference/errors.md"),
+        ("kcl", "migrate/from-kcl.md"),
+        ("exactly once", "how-to/write-to-a-database.md"),
+    ],
+)
+def test_what_people_search_for_is_in_the_heads_of_a_page(folder, words, page):
+    assert words in heads(folder / "build/pages" / page)
+
+
+def test_a_page_opens_with_words_for_its_reader(folder):
+    """No note about how it was made, no id of a rule, outside of the pages about decisions and rules."""
+    pages = [page for page in (folder / "build/pages").rglob("*.md") if not {"decisions"} & set(page.parts)]
+    opening = {page.name: page.read_text().partition("\n\n")[2][:300] for page in pages}
+
+    assert [name for name, text in opening.items() if "Written by" in text or text.startswith("<!--")] == []
