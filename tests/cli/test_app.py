@@ -127,3 +127,19 @@ def test_in_a_terminal_an_error_is_followed_by_the_address_of_its_page(monkeypat
         app(["tail", "x", "-p", "foo"])
 
     assert capsys.readouterr().err.endswith("/reference/errors/#configurationerror\n")
+
+
+def test_help_is_as_wide_as_the_terminal():
+    help_text = command("lag", "--help", COLUMNS="118").stdout
+
+    assert 100 < max(map(len, help_text.splitlines())) <= 118
+
+
+def test_a_shell_completes_commands():
+    asked = {"_RECORDPUBLISHER_COMPLETE": "complete_bash", "COMP_WORDS": "recordpublisher la", "COMP_CWORD": "1"}
+    program = "import sys; sys.argv[0] = 'recordpublisher'; from recordpublisher.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=process_environment(**asked), capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.split() == ["lag"]

@@ -12,7 +12,7 @@ import typer
 from .execution import CommandGroup, show_warnings_in_one_line
 from .lazy_commands import LazyCommands
 from .logs.log_format import TextLines
-from .logs.verbosity import DEBUG_HELP, VERBOSE_HELP, set_verbosity
+from .logs.log_options import DEBUG_HELP, VERBOSE_HELP, set_verbosity
 
 COMMANDS = {
     "demo": "commands.demo:demo",

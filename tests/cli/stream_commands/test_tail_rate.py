@@ -6,7 +6,7 @@ import pty
 import subprocess
 import sys
 
-from recordpublisher.cli.stream_commands.tail_rate import PrintedRate
+from recordpublisher.cli.stream_commands.tail import PrintedRate
 from recordpublisher.local import serve_in_thread
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

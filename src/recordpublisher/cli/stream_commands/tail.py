@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from ..execution import run_until_signal
+from ..execution import print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..printed_records import is_chosen, json_line, pattern
 from ..time_range import given_sequence_number, start_properties, time_ms
-from .tail_rate import PrintedRate
 
+RATE_SECONDS = 10.0
 _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
 
@@ -131,3 +131,43 @@ def _print(batch: RecordBatch, is_printed: Callable[[Record], bool], most: int) 
     sys.stdout.buffer.writelines(lines)
     sys.stdout.buffer.flush()
     return len(lines)
+
+
+class PrintedRate:
+    """How many records are printed a second, told on a terminal; a pipe stays quiet.
+
+    Owns the count of the records that were printed, and when the first wait for them began.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """So many records were printed."""
+        self._count += count
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
+        """Say it on stderr now and then while the block runs, if new records came, and at its end; only if stderr is a terminal."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        saying = asyncio.create_task(self._say_again())
+        try:
+            yield
+        finally:
+            saying.cancel()
+            self._say(self._count, self._clock.monotonic() - self._began)
+
+    async def _say_again(self) -> None:
+        before = 0
+        while True:
+            await asyncio.sleep(RATE_SECONDS)
+            if self._count > before:
+                self._say(self._count - before, RATE_SECONDS)
+            before = self._count
+
+    def _say(self, count: int, seconds: float) -> None:
+        print_note(f"{count:,} records in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")

@@ -14,9 +14,8 @@ from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import blocked_by, last_response
-from .stuck_shard_detector import StuckShardDetector
+from .stuck_shard_detector import StuckShardDetector, WithheldShards
 from .unread_records_check import UnreadRecordsCheck
-from .withheld_shards import WithheldShards
 
 log = logging.getLogger("recordpublisher.alarm")
 

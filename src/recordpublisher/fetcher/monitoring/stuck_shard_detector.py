@@ -1,13 +1,14 @@
-"""StuckShardDetector: which shards have unread records and emit nothing (A2). Plain decisions over observations."""
+"""StuckShardDetector: which shards have unread records and emit nothing (A2); WithheldShards: which workers keep theirs (E5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.publishers.shards import Shard
 
 from ..alarms import Alarm, AlarmKind
+from ..leases.lease_counts import LeaseCounts
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
@@ -135,3 +136,38 @@ def _reason(entry: ShardEntry, blocked_by: str) -> str:
     if entry.stage is ShardStage.WAITING:
         return f"it waits for the end of its parents {list(entry.shard.parents)}"
     return "the sink does not take it" if entry.reading.queue.records else "its reads return nothing"
+
+
+class WithheldShards:
+    """Alarms for workers that send heartbeats and do not give up what others should read (E5).
+
+    Owns for how long each worker has withheld the same shards. One that gives some of them up makes progress.
+    """
+
+    def __init__(self, leases: LeaseCounts, interval_ms: int, max_gap: float) -> None:
+        self._leases = leases
+        self._interval_ms = interval_ms
+        self._max_gap = max_gap
+        self._timers: dict[str, UnchangedTimer] = {}
+
+    def alarms(self, now: float) -> list[Alarm]:
+        """An alarm for each worker that has withheld its shards for the alarm interval; `now` in monotonic seconds."""
+        withheld = self._leases.withheld
+        self._timers = {worker: self._timers.get(worker) or UnchangedTimer(self._max_gap) for worker in withheld}
+        lasting = {
+            worker: round(self._timers[worker].observe(tuple(shards), now) * 1000)
+            for worker, shards in withheld.items()
+        }
+        return [
+            Alarm(AlarmKind.WITHHELD, f"worker {worker}", lasting_ms, _withheld_reason(worker, withheld[worker]))
+            for worker, lasting_ms in lasting.items()
+            if lasting_ms >= self._interval_ms
+        ]
+
+
+def _withheld_reason(worker: str, shards: Collection[str]) -> str:
+    example = next(iter(shards))
+    return (
+        f"{len(shards)} of its shards wait for its last checkpoint, among them {example}; "
+        f"`recordpublisher group drain JOB {worker} --force` takes them away"
+    )
