@@ -5,12 +5,14 @@ import pytest
 from recordpublisher.consumer.event_time import (
     ArrivalTimestamps,
     FunctionTimestamps,
+    ImplausibleTimes,
     JsonFieldTimestamps,
     check_times,
     timestamp_assigner_for,
 )
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing import EPOCH_MS
 
 from fakes.batches import batch
 
@@ -78,3 +80,23 @@ def test_w12_the_years_1_to_9999_are_valid(times):
 def test_w12_a_time_outside_the_years_1_to_9999_raises(time):
     with pytest.raises(ValueError, match="outside the years 1 to 9999"):
         check_times([0, time, 1])
+
+
+def test_seconds_in_place_of_ms_are_told_once_with_what_they_were_read_as(caplog):
+    times = ImplausibleTimes()
+    for _ in range(3):
+        times.look_at(batch(b"a", b"b"), [1_700_000_000_000, 1_700_000_000])
+    assert [line.getMessage() for line in caplog.records] == [
+        "the event time of record 2 of orders/shardId-0 was read as 1970-01-20T16:13:20.000+00:00: 1700000000 ms since 1970; "
+        "event times are epoch ms, not seconds or microseconds"
+    ]
+
+
+@pytest.mark.parametrize(("time", "is_told"), [(EPOCH_MS + 86_400_000, False), (EPOCH_MS + 90_000_000, True)])
+def test_a_time_more_than_a_day_ahead_of_its_arrival_is_told(caplog, time, is_told):
+    ImplausibleTimes().look_at(batch(b"a"), [time])
+    assert bool(caplog.records) is is_told
+
+
+def test_a_text_of_digits_is_epoch_ms():
+    assert JsonFieldTimestamps("at").timestamps(batch(b'{"at": "1790000000000"}')) == [1_790_000_000_000]

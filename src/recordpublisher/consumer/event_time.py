@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -18,6 +20,9 @@ EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
+EARLIEST_PLAUSIBLE_MS, DAY_MS = 946_684_800_000, 86_400_000
+"""2000-01-01T00:00:00Z."""
+log = logging.getLogger("recordpublisher.consumer")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -55,7 +60,8 @@ class FunctionTimestamps:
 
 
 class JsonFieldTimestamps:
-    """A top-level field of JSON records. A number is epoch ms; a text is ISO-8601, in UTC if it has no time zone, rounded down to ms."""
+    """A top-level field of JSON records. A number, or a text of digits, is epoch ms. Other text is ISO-8601, in UTC if it has no time
+    zone, rounded down to ms."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -79,6 +85,29 @@ def check_times(times: Sequence[int]) -> None:
             )
 
 
+class ImplausibleTimes:
+    """Warns, once for a job, of an event time that was most likely meant in another unit than ms: seconds are read as January 1970."""
+
+    def __init__(self) -> None:
+        self._has_warned = False
+
+    def look_at(self, batch: RecordBatch, times: Sequence[int]) -> None:
+        """A time before the year 2000, or more than a day ahead of the first record's arrival, is told with what it was read as."""
+        highest = batch.arrival_millis[0] + DAY_MS
+        if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= highest):
+            return
+        self._has_warned = True
+        index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
+        log.warning(
+            "the event time of record %s of %s was read as %s: %d ms since 1970; event times are epoch ms, not seconds or microseconds",
+            batch.records[index].sequence_number,
+            batch.shard.key,
+            (_EPOCH + timedelta(milliseconds=times[index])).isoformat(timespec="milliseconds"),
+            times[index],
+            extra=about(batch.shard.key),
+        )
+
+
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
     """The user's function, else the JSON field of the properties, else arrival. Raises: ConfigurationError for an invalid name."""
     field = properties.value(TIMESTAMP_FIELD)
@@ -98,5 +127,7 @@ def _short(number: int) -> str:
 def _millis(at: float | str) -> int:
     if not isinstance(at, str):
         return round(at)
+    if at.isdecimal():  # ISO-8601 would read 1790... as the year 1790
+        return int(at)
     parsed = datetime.fromisoformat(at)
     return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND

@@ -15,7 +15,7 @@ from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
 from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
-from .event_time import TimestampAssigner, check_times
+from .event_time import ImplausibleTimes, TimestampAssigner, check_times
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 PART_BYTES = 4 * 2**20
@@ -40,12 +40,14 @@ class BatchDecorator:
         future_limit_ms: int,
         decompressor: Decompressor | None = None,
         skipped_log: SkippedRecordsLog | None = None,
+        implausible_times: ImplausibleTimes | None = None,
     ) -> None:
         self._deserializer = deserializer
         self._prepared = deserializer if isinstance(deserializer, PreparedDeserializer) else None
         self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
         self._poison_policy = PoisonPolicy(on_poison, metrics, skipped_log)
+        self._implausible_times = implausible_times or ImplausibleTimes()
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy
@@ -126,6 +128,7 @@ class BatchDecorator:
         arrivals = batch.arrival_millis
         if event_times is not arrivals:
             check_times(event_times)
+            self._implausible_times.look_at(batch, event_times)
         if strategy_times is not event_times and strategy_times is not arrivals:
             check_times(strategy_times)
         # For now the watermark column has the strategy's times; `_with_watermarks` replaces them by watermarks.

@@ -24,16 +24,23 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     return all(map(is_ended, parents))
 
 
-def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """`Shard.key` of every ancestor of `shards`. The parents of a shard that is not `listed` are unknown."""
-    found: set[str] = set()
-    to_visit = [parent for shard in shards for parent in parent_keys(shard)]
+def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
+    """`start`, and all that steps of `following` lead to. Each is looked at once, and without recursion: to a shard behind n splits and
+    merges lead 2^n paths."""
+    visited: set[str] = set()
+    to_visit = [*start]
     while to_visit:
         key = to_visit.pop()
-        if key not in found:
-            found.add(key)
-            to_visit += parent_keys(listed[key]) if key in listed else []
-    return found
+        if key not in visited:
+            visited.add(key)
+            to_visit += following(key)
+    return visited
+
+
+def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
+    """`Shard.key` of every ancestor of `shards`. The parents of a shard that is not `listed` are unknown."""
+    parents = (parent for shard in shards for parent in parent_keys(shard))
+    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
 def children_of(parent: Shard, listed: Iterable[Shard]) -> list[Shard]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from recordpublisher.consumer.bad_records import OnPoison, log
 from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.event_time import timestamp_assigner_for
+from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, ON_POISON
@@ -37,7 +37,7 @@ def batch_decorator_factory(
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(ON_POISON)], properties.value(FUTURE_LIMIT)
     decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
-    skipped_log = SkippedRecordsLog(log)
+    skipped_log, implausible_times = SkippedRecordsLog(log), ImplausibleTimes()
 
     def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
         return BatchDecorator(
@@ -49,6 +49,7 @@ def batch_decorator_factory(
             future_limit_ms=limit,
             decompressor=decompressor,
             skipped_log=skipped_log,
+            implausible_times=implausible_times,
         )
 
     return decorator_for

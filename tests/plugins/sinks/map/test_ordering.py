@@ -1,5 +1,7 @@
 """PER_SHARD: the records of a shard wait for those of its ancestors, also of one behind a shard that had no records."""
 
+import time
+
 import pytest
 
 import recordpublisher as rp
@@ -79,3 +81,27 @@ def test_records_behind_a_shard_without_records_are_handled_after_those_before_i
 
 def batch_of(shard, data):
     return RecordBatch(shard, [UserRecord(data, "1", 1_700_000_000.0, "key")], raw_count=1, raw_bytes=1)
+
+
+@pytest.mark.parametrize("ordering", ["NONE", "PER_KEY", "PER_SHARD"])
+def test_a_lineage_of_300_splits_and_merges_is_walked_in_no_time(ordering):
+    """Each shard is split, and its children are merged: 2^300 paths lead to the first one."""
+    shards = [Shard("orders", "m0")]
+    for cycle in range(300):
+        left, right = (Shard("orders", f"{side}{cycle}", (f"m{cycle}",)) for side in "lr")
+        shards += [left, right, Shard("orders", f"m{cycle + 1}", (left.shard_id, right.shard_id))]
+
+    async def job():
+        sink = rp.MapSink(Running(), ordering=ordering)
+        await sink.open(SinkContext())
+        began = time.thread_time()
+        await sink.write(batch_of(shards[0], b"first"))
+        stored = await sink.flush(Checkpoint(state(*shards), may_be_partial=True))
+        await sink.write(batch_of(shards[-1], b"last"))
+        seconds = time.thread_time() - began
+        await sink.close()
+        return seconds, stored["shards"]
+
+    seconds, stored = run_virtual(job())
+    assert seconds < 0.2
+    assert stored == {}  # nothing before the first record is handled

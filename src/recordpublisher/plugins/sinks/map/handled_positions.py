@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
@@ -120,16 +121,10 @@ class HandledPositions:
 
 
 def _descendants(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """The shards of which an ancestor is among `keys`; each is visited once."""
+    """The shards of which an ancestor is among `keys`."""
     children: dict[str, list[str]] = {}
     for key, entry in shards.items():
         for parent in entry.get("parents", ()):
             children.setdefault(f"{key.rpartition('/')[0]}/{parent}", []).append(key)
-    descendants: set[str] = set()
-    to_visit = [*keys]
-    while to_visit:
-        for child in children.get(to_visit.pop(), ()):
-            if child not in descendants:
-                descendants.add(child)
-                to_visit.append(child)
-    return descendants
+    nearest = (child for key in keys for child in children.get(key, ()))
+    return reachable(nearest, lambda key: children.get(key, ()))

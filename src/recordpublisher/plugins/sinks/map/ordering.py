@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from enum import Enum
 
+from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.shards import Shard
 
@@ -155,18 +156,17 @@ class ShardLineage:
             return set()
         self._begun.add(shard.key)
         nearest: set[str] = set()
-        visited: set[str] = set()
-        to_visit = list(shard.parents)
-        while to_visit:
-            parent = to_visit.pop()
-            if parent in visited:
-                continue
-            visited.add(parent)
-            key = f"{shard.stream}/{parent}"
-            if parent in unhandled:
-                nearest.add(parent)
+        unknown: list[str] = []
+
+        def parents(shard_id: str) -> Collection[str]:
+            key = f"{shard.stream}/{shard_id}"
+            if shard_id in unhandled:
+                nearest.add(shard_id)
             elif key in self._parents:
-                to_visit += self._parents[key]
+                return self._parents[key]
             elif shard.key not in self._in_checkpoint and key not in self._begun:
-                return set(unhandled)
-        return nearest
+                unknown.append(key)
+            return ()
+
+        reachable(shard.parents, parents)
+        return set(unhandled) if unknown else nearest
