@@ -42,7 +42,7 @@ AREAS = {
         [
             "RecordPublisher", "RecordPublisherFactory", "RunResult", "BatchConsumer", "ShardMetrics",
             "WatermarkTracker", "SubtaskReport", "SubtaskStatus", "MetricsExporter", "MetricsSource", "SubtaskMetrics", "SubtaskHealth",
-            "StateStore", "FileStateStore", "S3StateStore", "DynamoDbStateStore", "SqlStateStore", "hookimpl",
+            "ConditionalStore", "VersionedValue", "FolderStore", "hookimpl",
         ],
     ),
 }  # fmt: skip
@@ -60,7 +60,8 @@ FURTHER = {
         (
             "testing",
             [
-                "Contract", "PublisherContract", "PublisherCase", "SinkContract", "SinkCase", "StateStoreContract", "StateStoreCase",
+                "Contract", "PublisherContract", "PublisherCase", "SinkContract", "SinkCase", "ConditionalStoreContract",
+                "ConditionalStoreCase",
                 "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
+from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from .processes import ReplayProcesses
@@ -106,7 +107,7 @@ class _CatchUp:
             )
             for shard in range(SHARDS)
         }
-        store = FileStateStore(self._folder / "state")
+        store = SnapshotStore(FolderStore(self._folder / "state"))
         generation = await store.open_generation(0)
         await store.store(0, generation, snapshot_to_json(states, None, generation, 0, SUBTASKS))
 

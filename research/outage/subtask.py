@@ -18,7 +18,7 @@ from recordpublisher.plugins.host.hookspecs import hookimpl
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registrar
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
-from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
+from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.records import RecordBatch
 
 from .flink_model.tracker import flink_tracker
@@ -62,7 +62,7 @@ async def _run(given: argparse.Namespace) -> None:
         [given.stream],
         given.properties,
         sink=sink,
-        state_store=FileStateStore(given.state),
+        state_store=FolderStore(given.state),
         subtask=given.subtask,
         parallelism=given.parallelism,
         on_alarm=lambda alarm: _print_json({"alarm": asdict(alarm), "subtask": given.subtask, "at": time.time()}),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from .fetcher.alarms import Alarm, AlarmKind
-    from .fetcher.checkpoints.state_store import StateStore
+    from .fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
     from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
     from .fetcher.metric_types import MetricType, SinkMetric
     from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .plugins.sinks.memory import MemorySink
     from .plugins.sinks.reactive import ReactiveSink
     from .plugins.sinks.sql import SqlSink
-    from .plugins.stores.fenced_state_stores import DynamoDbStateStore, FileStateStore, S3StateStore, SqlStateStore
+    from .plugins.stores.folder import FolderStore
     from .publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
     from .publishers.errors import (
         ConfigurationError,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.checkpoints.state_store": "StateStore",
+    ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
@@ -88,7 +88,7 @@ _NAMES = {
     ".plugins.sinks.memory": "MemorySink",
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
-    ".plugins.stores.fenced_state_stores": "DynamoDbStateStore FileStateStore S3StateStore SqlStateStore",
+    ".plugins.stores.folder": "FolderStore",
     ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "ConfigurationError ConsumerError DataLossError DeserializationError ExpiredIteratorError FatalKinesisError "
@@ -161,11 +161,10 @@ __all__ = [
     "MetricsSource",
     "SubtaskMetrics",
     "SubtaskHealth",
-    "StateStore",
-    "FileStateStore",
-    "S3StateStore",
-    "DynamoDbStateStore",
-    "SqlStateStore",
+    "ConditionalStore",
+    "ConflictError",
+    "FolderStore",
+    "VersionedValue",
     "hookimpl",
     # errors
     "RecordPublisherError",

@@ -12,12 +12,12 @@ import typer
 
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
 from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -64,7 +64,7 @@ JOB = "flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n"
 
 async def _store_a_state(folder):
     """Of a job that has stored its first checkpoint, and has read nothing yet."""
-    store = FileStateStore(folder)
+    store = SnapshotStore(FolderStore(folder))
     states = {f"orders/shardId-00000000000{number}": ShardState(StartingPosition.trim_horizon()) for number in (0, 1)}
     await store.store(0, await store.open_generation(0), snapshot_to_json(states, None, 1, 0, 1))
 

@@ -3,11 +3,11 @@
 import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, make_fetcher
+from fakes.snapshots import Snapshots
 
 INTERVAL = {"flink.alarm.interval": 10_000}
 ALIGNED = {**INTERVAL, "flink.watermark.lookahead.millis": 0}
@@ -28,7 +28,7 @@ class Tips:
         return TipDistance(shard.shard_id in self.unread)
 
 
-class Stored(StateStore):
+class Stored(Snapshots):
     """The stored snapshots of a job's subtasks, changed by the test."""
 
     def __init__(self):

@@ -4,17 +4,18 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher, read
+from fakes.snapshots import Snapshots
 
 
-class MemoryStore(StateStore):
-    """A StateStore that records every snapshot, in order."""
+class MemoryStore(Snapshots):
+    """A store of snapshots that records every snapshot, in order."""
 
     def __init__(self):
         self.kept = []

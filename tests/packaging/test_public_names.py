@@ -57,7 +57,7 @@ def test_importing_the_package_imports_nothing_else():
 
 def test_what_authors_of_plugins_import_is_not_heavy():
     assert (
-        modules_after("from recordpublisher import Sink, RecordPublisher, Properties, StateStore, Record") & HEAVY
+        modules_after("from recordpublisher import Sink, RecordPublisher, Properties, ConditionalStore, Record") & HEAVY
         == set()
     )
 

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import ManualClock
-from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
 from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -31,7 +31,7 @@ def lag_that_reaches_the_retention(scene):
 
 
 async def _store_position(folder, shard, done):
-    store = FileStateStore(folder)
+    store = SnapshotStore(FolderStore(folder))
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))
     generation = await store.open_generation(0)
     await store.store(0, generation, snapshot_to_json({f"orders/{shard}": state}, None, generation, 0, 1))
@@ -59,7 +59,7 @@ def process_that_stores(scene):
     folder, stopped = scene.folder / "state", threading.Event()
 
     async def store():
-        opened = FileStateStore(folder)
+        opened = SnapshotStore(FolderStore(folder))
         generation = await opened.open_generation(0)
         for taken in itertools.count():
             state = ShardState(StartingPosition.trim_horizon())

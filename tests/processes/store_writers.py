@@ -17,7 +17,7 @@ def count(location, job, writers):
     """
 
     async def run():
-        store, conflicts = conditional_store_of(location, "uri", Properties(), job=job), 0
+        store, conflicts = conditional_store_of(location, "uri", Properties({"flink.job.name": job})), 0
         found = await store.get("a/counter")
         await store.put_if_absent(f"ready/{uuid.uuid4().hex}", b"")
         while len(await store.list_names("ready/")) < writers:  # noqa: ASYNC110 - other processes
@@ -44,7 +44,7 @@ def put(location, job, mine):
     """Put a few names; returns those that this writer put first."""
 
     async def run():
-        store, won = conditional_store_of(location, "uri", Properties(), job=job), []
+        store, won = conditional_store_of(location, "uri", Properties({"flink.job.name": job})), []
         lost = []
         for number in range(WRITES):
             try:
@@ -63,7 +63,7 @@ def put_and_delete(location, job, mine):
     """Put and delete the same name, and with it its folder, as other writers do: calls fail by conflicts only."""
 
     async def run():
-        store, lost = conditional_store_of(location, "uri", Properties(), job=job), []
+        store, lost = conditional_store_of(location, "uri", Properties({"flink.job.name": job})), []
         for _ in range(WRITES):
             try:
                 version = await store.put_if_absent("a/b/name", mine)
@@ -81,7 +81,7 @@ def put_and_delete(location, job, mine):
 
 def read(location, job):
     async def run():
-        store = conditional_store_of(location, "uri", Properties(), job=job)
+        store = conditional_store_of(location, "uri", Properties({"flink.job.name": job}))
         try:
             return {name: entry.value for name, entry in (await store.list("")).items()}
         finally:

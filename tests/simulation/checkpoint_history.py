@@ -6,13 +6,13 @@ import asyncio
 import json
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.errors import FencedError
 
 from .simulated_stream import SimulatedStream
 from .simulator import Process, Simulator
+from fakes.snapshots import Snapshots
 
 STORE_SECONDS = 0.05
 
@@ -73,8 +73,8 @@ def _count(state: ShardState, stream: SimulatedStream) -> int:
     return inside if state.position.is_inside_aggregate else (sequence + 1) * size
 
 
-class SimulatedStateStore(StateStore):
-    """The StateStore of one process."""
+class SimulatedStateStore(Snapshots):
+    """What one process has stored."""
 
     def __init__(self, checkpoints: CheckpointHistory, process: Process) -> None:
         self._checkpoints = checkpoints

@@ -1,4 +1,4 @@
-"""ConditionalStore: small values by name, written only if nobody else has written meanwhile. State and claims are kept in one."""
+"""ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, groups and claims are kept in one."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class ConflictError(StateError):
 
 class ConditionalStore(ABC):
     """Values of one location by name. Safe for many processes at once; the calls of one store belong to one event loop.
+
+    A registered one is built as `Store(uri, key, properties)`, where `key` names the property or option that has the URI.
 
     A name is a path (`query/batch/group-0`). Every write is durable when it returns. A write whose response was lost is recognised by its
     version: ConflictError always means that somebody else's value is stored.
@@ -83,6 +85,9 @@ class ConditionalStore(ABC):
     @abstractmethod
     async def delete(self, *names: str) -> None:
         """Delete values. Names without a value are ignored."""
+
+    async def end_sessions(self, role: str) -> None:  # noqa: B027 - optional on purpose
+        """End what an earlier process with this role still holds, as a database's session that was suspended holds locks."""
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Release the store's resources. It may be used again."""

@@ -14,7 +14,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
-from .checkpoints.state_store import SubtaskCheckpoints
+from .checkpoints.snapshot_store import SubtaskCheckpoints
 from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner

@@ -3,22 +3,22 @@
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
+from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
 from .sink_contract import SinkCase, SinkContract
-from .state_store_contract import StateStoreCase, StateStoreContract
 from .tracker_contract import TrackerCase, TrackerContract
 from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
     "EPOCH_MS",
+    "ConditionalStoreCase",
+    "ConditionalStoreContract",
     "Contract",
     "PublisherCase",
     "PublisherContract",
     "SinkCase",
     "SinkContract",
-    "StateStoreCase",
-    "StateStoreContract",
     "TrackerCase",
     "TrackerContract",
     "VirtualClock",

@@ -7,6 +7,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
 from recordpublisher.plugins.host.manager import load_registry
@@ -58,7 +59,7 @@ async def test_a_job_before_its_first_start(tmp_path):
         ({"flink.sink": "map", "flink.sink.map.function": "nowhere:f"}, "sink", "No module named 'nowhere'"),
         ({"flink.deserializer.error": "DEAD_LETTER"}, "dead-letter sink", "flink.deadletter.sink"),
         ({"flink.state.uri": __file__}, "store", "a folder that this user can write"),
-        ({"flink.state.uri": "pigeon://x"}, "store", "no state store of that name is installed"),
+        ({"flink.state.uri": "pigeon://x"}, "store", "valid: a folder, s3://bucket/prefix"),
     ],
 )
 async def test_a_store_or_sink_that_cannot_be_used(properties, name, remedy):
@@ -122,7 +123,7 @@ async def test_the_sink_of_a_plugin_says_what_it_finds():
 @pytest.mark.parametrize(("age_hours", "verdict"), [(1, "ok"), (22, "PROBLEM")])
 async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdict):
     clock = ManualClock(SystemClock().now_ms() - age_hours * 3_600_000)
-    store = rp.FileStateStore(tmp_path / "state")
+    store = SnapshotStore(rp.FolderStore(tmp_path / "state"))
     async with LocalKinesis(streams={"orders": 1}, clock=clock) as endpoint:
         done, _ = (endpoint.stream("orders").put(data, "k") for data in (b"read", b"unread"))
         state = ShardState(StartingPosition.trim_horizon(), SequenceNumber(done))

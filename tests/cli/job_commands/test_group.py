@@ -19,7 +19,7 @@ SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
 
 async def make_group(uri):
     """Worker `a` has both shards, and one of them is planned for `b`, which has none. `gone` is sealed."""
-    store = conditional_store_of(uri, "uri", Properties(), job="orders")
+    store = conditional_store_of(uri, "uri", Properties({"flink.job.name": "orders"}))
     group = GroupStore(store, 30)
     await group.write_table(LeaseTable(3, "a", leases={shard: Lease("a", 2) for shard in SHARDS}), None)
     for record in (WorkerRecord("a", beat=5), WorkerRecord("b", beat=2), WorkerRecord("gone", is_sealed=True)):

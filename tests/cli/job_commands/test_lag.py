@@ -8,9 +8,10 @@ import time
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.stores.fenced_state_stores import FileStateStore
+from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from processes.command_line import command
@@ -51,7 +52,7 @@ def state(endpoint, tmp_path):
 
 
 async def stored(folder, snapshot):
-    store = FileStateStore(folder)
+    store = SnapshotStore(FolderStore(folder))
     await store.store(0, await store.open_generation(0), snapshot)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
 from .elastic_processes import ConnectedStore, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies
@@ -14,7 +13,7 @@ class StaticProcess(FetcherProcess):
     """Owns one subtask and its run."""
 
     def __init__(self, group: ElasticProcesses, subtask: int = 0, parallelism: int = 1) -> None:
-        states = ConditionalStateStore(ConnectedStore(group.store))
+        states = SnapshotStore(ConnectedStore(group.store))
         self.fetcher = SubtaskFetcher(
             fetcher_dependencies(
                 group.source,

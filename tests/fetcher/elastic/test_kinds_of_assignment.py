@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore, create_table
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.first_group import store_as_group
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
@@ -49,7 +49,7 @@ def test_a_subtask_is_refused_where_a_group_keeps_positions_and_told_how_to_take
 def test_positions_of_a_group_are_not_stored_where_subtasks_keep_theirs():
     async def story():
         store = MemoryStore()
-        states = ConditionalStateStore(store)
+        states = SnapshotStore(store)
         generation = await states.open_generation(0)
         with pytest.raises(StateError, match="ELASTIC does not go on from these"):
             await store_as_group(store, STATES)
@@ -75,11 +75,11 @@ def at_the_first_write(store, name, act):
 def test_a_group_that_begins_at_the_same_moment_as_a_subtask_goes_and_leaves_nothing():
     async def story():
         store = MemoryStore()
-        states = ConditionalStateStore(store)
+        states = SnapshotStore(store)
         at_the_first_write(store, "group/leases", lambda: states.open_generation(0))
         with pytest.raises(StateError, match="ELASTIC does not go on from these"):
             await store_as_group(store, STATES)
-        await ConditionalStateStore(store).open_generation(0)  # the subtask may be started again
+        await SnapshotStore(store).open_generation(0)  # the subtask may be started again
         return await store.list_names("group/")
 
     assert run_virtual(story()) == []
@@ -88,7 +88,7 @@ def test_a_group_that_begins_at_the_same_moment_as_a_subtask_goes_and_leaves_not
 def test_a_subtask_that_begins_at_the_same_moment_as_a_group_goes_and_leaves_nothing():
     async def story():
         store = MemoryStore()
-        states = ConditionalStateStore(store)
+        states = SnapshotStore(store)
         at_the_first_write(store, "subtask-0", lambda: create_table(GroupStore(store), LeaseTable()))
         with pytest.raises(StateError, match="STATIC does not go on from these"):
             await states.open_generation(0)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.state_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.publishers.errors import StateError
 
 from fakes.scripted_source import ScriptedSource

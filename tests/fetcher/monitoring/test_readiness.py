@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+from fakes.snapshots import Snapshots
 
 NOT_RUNNING = ["it does not run: it is starting, draining or has ended"]
 NOT_READING = ["no shard could be read for 60 s"]
@@ -27,7 +28,7 @@ class StuckSink(RecordingSink):
         await self.works.wait()
 
 
-class FencingStore(StateStore):
+class FencingStore(Snapshots):
     """A newer start owns the state from the second checkpoint on."""
 
     def __init__(self):

@@ -2,14 +2,15 @@
 
 import json
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
+from fakes.snapshots import Snapshots
 
 
-class OneForEachSubtask(StateStore):
+class OneForEachSubtask(Snapshots):
     """Storing replaces the last snapshot of the subtask, as the folder does."""
 
     def __init__(self):

@@ -7,6 +7,8 @@ from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
+from fakes.memory_store import MemoryStore
+
 
 def elastic(tmp_path, **properties):
     return {
@@ -44,7 +46,7 @@ def test_a_property_that_does_not_fit_is_named(tmp_path, key, value, named):
     ("argument", "value", "named"),
     [
         ("parallelism", 2, "share the shards; valid: 1"),
-        ("restore", {"version": 1}, "the positions are at flink.state.uri"),
+        ("restore", {"version": 1}, "the positions are in the store of the group"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named(tmp_path, argument, value, named):
@@ -64,7 +66,7 @@ def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_pat
 def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.lease.duration": 30_000}))
 
-    group = elastic_group_of(properties, rp.MemorySink(), None, None, (), 1)
+    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), (), 1)
 
     assert (group.settings.duration, group.settings.tracker_timeout) == (30.0, 90.0)
 
@@ -72,7 +74,9 @@ def test_a_sealed_worker_may_hold_the_watermark_for_longer_than_two_leases(tmp_p
 def test_positions_in_dynamodb_are_in_small_parts(tmp_path):
     properties = Properties(elastic(tmp_path, **{"flink.state.uri": "dynamodb://table/job"}))
 
-    assert elastic_group_of(properties, rp.MemorySink(), None, None, (), 1).settings.shards_per_part == 16
+    group = elastic_group_of(properties, rp.MemorySink(), None, MemoryStore(), (), 1)
+
+    assert group.settings.shards_per_part == 16
 
 
 def test_static_assignment_needs_no_group(tmp_path):

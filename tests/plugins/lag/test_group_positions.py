@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
 from recordpublisher.fetcher.leases.position_store import read_parts
 from recordpublisher.plugins.lag.stored_positions import StoredJob, StoreOrGroupPositions, group_snapshots
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
@@ -18,7 +18,7 @@ from fakes.shard_entries import START
 
 
 async def stored_job(group):
-    snapshots = await StoreOrGroupPositions(ConditionalStateStore(group.store)).load()
+    snapshots = await StoreOrGroupPositions(group.store).load()
     return StoredJob.of(snapshots, [scripted.shard for scripted in group.source.shards.values()], START)
 
 
@@ -90,9 +90,9 @@ def test_positions_that_are_not_where_they_must_be_are_an_error_that_names_the_s
 
 def test_a_store_without_a_group_has_the_snapshots_of_subtasks():
     async def story():
-        store = ConditionalStateStore(MemoryStore())
+        store = SnapshotStore(memory := MemoryStore())
         snapshot = {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStartMs": None, "shards": {}}
         await store.store(0, await store.open_generation(0), snapshot)
-        return await StoreOrGroupPositions(store).load() == [snapshot]
+        return await StoreOrGroupPositions(memory).load() == [snapshot]
 
     assert run_virtual(story())

@@ -12,7 +12,6 @@ from recordpublisher.cli.job_commands.position_transfers import file_transfer, s
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.stored_positions import StoreOrGroupPositions
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
 SHARDS = 2
 
@@ -93,9 +92,7 @@ async def test_both_kinds_of_one_job_are_refused(tmp_path, served, job, first, s
 async def test_the_positions_of_a_group_are_read_from_the_sink(served, job):
     properties = job("job", **ELASTIC)
     await run(properties, served)
-    store = ConditionalStateStore(
-        conditional_store_of(properties["flink.state.uri"], "flink.state.uri", properties, job="job")
-    )
+    store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", properties)
     positions = StoreOrGroupPositions(store, rp.SqlSink(properties))
     snapshots = await positions.load()
     await positions.close()

@@ -129,7 +129,7 @@ class Heartbeats:
 
     def __call__(self, beat):
         async def write():
-            store = conditional_store_of(self.job["flink.state.uri"], "flink.state.uri", self.job, job="")
+            store = conditional_store_of(self.job["flink.state.uri"], "flink.state.uri", self.job)
             group = GroupStore(store)
             found = (await group.read_records()).get("silent")
             record = WorkerRecord("silent", beat)

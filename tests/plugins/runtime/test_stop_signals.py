@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.bounds import EndReason
 from recordpublisher.plugins.runtime.stop_signals import STOP_SIGNALS
 
@@ -49,13 +50,13 @@ def fetcher(sink, **options):
 
 @pytest.mark.parametrize("number", NUMBERS)
 async def test_the_first_signal_ends_the_run_with_a_checkpoint(number, tmp_path):
-    store = rp.FileStateStore(tmp_path)
+    store = rp.FolderStore(tmp_path)
     async with fetcher(StoppingSink(number), state_store=store) as job:
         result = await job.run()
         stored = job.snapshot()
 
     assert result.reason is EndReason.STOPPED
-    assert [each["shards"] for each in await rp.FileStateStore(tmp_path).load()] == [stored["shards"]]
+    assert [each["shards"] for each in await SnapshotStore(store).load()] == [stored["shards"]]
 
 
 async def test_a_signal_wakes_a_loop_that_waits():

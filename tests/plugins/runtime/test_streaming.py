@@ -1,6 +1,7 @@
 """`rp.stream` and `rp.consume`: iteration that can be left at any time and leaves nothing behind."""
 
 import asyncio
+import json
 import signal
 import threading
 from contextlib import aclosing
@@ -8,31 +9,20 @@ from contextlib import aclosing
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.clock import SteppingClock, SystemClock
 
+from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install
 
 
-class KeptStates(StateStore):
-    """Remembers the last snapshot."""
-
-    def __init__(self):
-        self.kept = []
-
-    async def load(self):
-        return self.kept[-1:]
-
-    async def open_generation(self, subtask):
-        return 1
-
-    async def store(self, subtask, generation, state):
-        self.kept.append(state)
+class KeptStates(MemoryStore):
+    """Knows the last stored position."""
 
     @property
     def position(self):
-        return self.kept[-1]["shards"]["orders/a"].get("position")
+        snapshot = json.loads(self.values["subtask-0"].value)["snapshot"]
+        return snapshot["shards"]["orders/a"].get("position")
 
 
 @pytest.fixture

@@ -77,4 +77,4 @@ def open_store(request, tmp_path, locate):
     from recordpublisher.plugins.stores.by_location import conditional_store_of
 
     location, properties = locate(request.param)
-    return lambda: conditional_store_of(location, "uri", properties, job=tmp_path.name)
+    return lambda: conditional_store_of(location, "uri", properties.merged({"flink.job.name": tmp_path.name}))

@@ -22,7 +22,7 @@ BAD = b"HTTP/1.1 404 Bad\r\n"
 
 def store_at(url, location):
     given = {"aws.region": "us-east-1", "flink.state.endpoint": url, "aws.request.timeout": 600_000, **KEYS}
-    return conditional_store_of(location, "uri", Properties(given), job="job")
+    return conditional_store_of(location, "uri", Properties(given))
 
 
 @pytest.mark.parametrize(

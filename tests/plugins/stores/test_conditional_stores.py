@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import back_end_of, conditional_store_of
+from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract
 
 from fakes.memory_store import MemoryStore
 
@@ -17,104 +18,16 @@ NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c2", "plain"]
 """None is the folder of another one, which S3 allows, and servers that keep objects as files do not."""
 
 
-@pytest.fixture
-async def store(open_store):
-    made = open_store()
-    yield made
-    await made.close()
+class TestEveryStore(ConditionalStoreContract):
+    """The contract, for every back end."""
 
+    @pytest.fixture(autouse=True)
+    def _location(self, open_store):
+        self.open_store = open_store
 
-async def test_a_value_is_put_where_there_is_none(store):
-    assert await store.get("a/1") is None
-    version = await store.put_if_absent("a/1", b"first")
-
-    with pytest.raises(ConflictError, match=r"a/1 in .* was not written: another value is stored there") as raised:
-        await store.put_if_absent("a/1", b"second")
-
-    found = await store.get("a/1")
-    assert (found.value, found.version) == (b"first", version)
-    assert raised.value.current == found
-
-
-async def test_several_values_are_read_at_once_without_those_that_are_not_there(store):
-    for name in ("a/1", "b/c"):
-        await store.put_if_absent(name, name.encode())
-    found = await store.get_all(["b/c", "a/2", "a/1"])
-    assert {name: entry.value for name, entry in found.items()} == {"b/c": b"b/c", "a/1": b"a/1"}
-    assert found["a/1"] == await store.get("a/1")
-
-
-async def test_a_value_is_replaced_only_with_its_version(store):
-    first = await store.put_if_absent("a/1", b"1")
-    second = await store.compare_and_set("a/1", b"2", first)
-
-    with pytest.raises(ConflictError) as raised:
-        await store.compare_and_set("a/1", b"3", first)
-
-    assert raised.value.current == await store.get("a/1")
-    assert (raised.value.current.value, raised.value.current.version) == (b"2", second)
-    assert await store.compare_and_set("a/1", b"4", second) not in (first, second)
-
-
-async def test_a_deleted_value_cannot_be_replaced_with_its_old_version(store):
-    version = await store.put_if_absent("a/1", b"1")
-    await store.delete("a/1", "a/2")
-
-    with pytest.raises(ConflictError, match="nothing is stored there") as raised:
-        await store.compare_and_set("a/1", b"2", version)
-
-    assert raised.value.current is None
-    assert await store.get("a/1") is None
-    await store.put_if_absent("a/1", b"another")
-    with pytest.raises(ConflictError):
-        await store.compare_and_set("a/1", b"2", version)
-    assert (await store.get("a/1")).value == b"another"
-
-
-async def test_values_and_versions_are_listed_by_prefix_and_in_order(store):
-    assert await store.list("") == {}
-    for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
-        await store.put_if_absent(name, name.encode())
-
-    found = await store.list("a/")
-    assert {name: entry.value for name, entry in found.items()} == {n: n.encode() for n in ("a/x-1", "a/x-2", "a/y-1")}
-    assert list(found) == ["a/x-1", "a/x-2", "a/y-1"]
-    assert await store.list_versions("a/") == {name: entry.version for name, entry in found.items()}
-    assert list(await store.list("a/x", consistent=False)) == ["a/x-1", "a/x-2"]
-    assert len(await store.list("")) == 5
-    assert await store.list_names("a/", before="a/x-2") == ["a/x-1"]
-    assert await store.list_names("b/", before="a/z") == []
-
-
-async def test_large_and_empty_values_are_stored_unchanged(store):
-    await store.put_if_absent("large", large := bytes(range(256)) * 1000)
-    await store.put_if_absent("empty", b"")
-    assert {name: entry.value for name, entry in (await store.list("")).items()} == {"empty": b"", "large": large}
-
-
-async def test_a_long_listing_is_complete(store):
-    for number in range(40):
-        await store.put_if_absent(f"many/{number:02d}", b"%d" % number * 20_000)
-    assert [entry.value[:2] for entry in (await store.list("many/")).values()][-1] == b"39"
-    await store.delete(*await store.list_names("many/"))
-    assert await store.list("many/") == {}
-
-
-async def test_a_closed_store_opens_again(store):
-    version = await store.put_if_absent("a/1", b"1")
-    await store.close()
-    assert (await store.get("a/1")).version == version
-
-
-async def test_many_writers_of_one_process_agree_on_one(store):
-    async def put(number):
-        try:
-            await store.put_if_absent("a/1", b"%d" % number)
-        except ConflictError as error:
-            return error.current.value
-        return b"%d" % number
-
-    assert set(await asyncio.gather(*map(put, range(8)))) == {(await store.get("a/1")).value}
+    @asynccontextmanager
+    async def open_case(self):
+        yield ConditionalStoreCase(self.open_store)
 
 
 STEPS = st.one_of(

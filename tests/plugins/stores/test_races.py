@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import StartingPosition
@@ -54,7 +54,7 @@ class Race:
 @pytest.fixture(params=KINDS)
 def open_shared(request, tmp_path, locate):
     location, properties = locate(request.param)
-    return lambda: conditional_store_of(location, "uri", properties, job=tmp_path.name)
+    return lambda: conditional_store_of(location, "uri", properties.merged({"flink.job.name": tmp_path.name}))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_one_of_twenty_creates_a_value_and_one_replaces_it(race):
 
 def test_of_twenty_starts_of_a_subtask_the_last_one_may_store(race):
     async def work(number, store, begin):
-        states = ConditionalStateStore(store)
+        states = SnapshotStore(store)
         await begin()
         generation = await states.open_generation(0)
         await begin()

@@ -15,8 +15,8 @@ from recordpublisher.publishers.errors import ConfigurationError
 from ..output import echo
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
-HOOKS = {"publisher": "publishers", "sink": "sinks", "store": "state_stores"}
-CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "StateStore"}
+HOOKS = {"publisher": "publishers", "sink": "sinks", "store": "stores"}
+CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store"}
 
 
 class Kind(Enum):
@@ -31,7 +31,7 @@ def new_plugin(
     kind: Annotated[Kind, typer.Argument(metavar="publisher|sink|store", help="What the package adds.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and of what it adds, such as audit-log.")],
 ) -> None:
-    """Write a package with a publisher, sink or state store that works, and a test of its contract: a start for your own.
+    """Write a package with a publisher, sink or store that works, and a test of its contract: a start for your own.
 
     Example: recordpublisher new-plugin sink audit-log
     """

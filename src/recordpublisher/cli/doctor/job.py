@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 
-from recordpublisher.fetcher.checkpoints.state_store import refuse_assignment
+from recordpublisher.fetcher.checkpoints.assignment_kinds import refuse_assignment
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_state_store
+from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.probe import LagProbe
@@ -20,10 +20,8 @@ from recordpublisher.plugins.lag.stored_positions import (
     StoreOrGroupPositions,
     stores_positions,
 )
-from recordpublisher.plugins.stores.by_location import back_end_of
-from recordpublisher.plugins.stores.durable_files import why_not_writable
-from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore, folder_of
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
+from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
@@ -81,30 +79,18 @@ class JobChecks:
         return await examine(f"{stream}: lag", lambda: self._lag(stream, client))
 
     async def _store(self) -> str:
-        store = build_state_store(self._registry, self._properties)
+        store = build_store(self._registry, self._properties)
         if store is None:
             raise NotCheckedError(f"{STATE_URI.key} is not set")
         self._made.push_async_callback(store.close)
-        if isinstance(store, ConditionalStateStore) and await self._is_of_group(store):
-            refuse_assignment(store.conditional_store.place, "ELASTIC", "STATIC")
-        snapshots = await store.load()
-        place = self._folder_that_is_missing()
+        if await GroupStore(store).read_table() is not None:
+            refuse_assignment(store.place, "ELASTIC", "STATIC")
+        snapshots = await SnapshotStore(store).load()
+        place = missing_folder(self._properties.value(STATE_URI) or "")
         return f"{place} will be created" if place else f"reachable, {len(snapshots)} stored snapshots"
 
-    async def _is_of_group(self, store: ConditionalStateStore) -> bool:
-        return await GroupStore(store.conditional_store).read_table() is not None
-
     async def _elastic_store(self) -> str:
-        uri = self._properties.value(STATE_URI) or ""
-        if uri and back_end_of(uri) == "FILE" and (reason := why_not_writable(folder_of(self._properties))) is not None:
-            raise ConfigurationError(STATE_URI.key, uri, "a folder that this user can write", reason=reason)
         return await check_assignment(self._group())
-
-    def _folder_that_is_missing(self) -> Path | None:
-        if back_end_of(self._properties.value(STATE_URI) or "") != "FILE":
-            return None
-        folder = folder_of(self._properties)
-        return None if folder.exists() else folder
 
     def _group(self) -> ElasticGroup:
         """The group that the job would join. Raises: ConfigurationError for what ELASTIC cannot be combined with."""
@@ -112,10 +98,12 @@ class JobChecks:
         dead_letters = build_dead_letter_sink(self._registry, self._properties)
         if dead_letters is not None:
             self._made.push_async_callback(dead_letters.close)
-        group = elastic_group_of(self._properties, sink, dead_letters, None, (), 1)
+        store = build_store(self._registry, self._properties)
+        if store is not None:
+            self._made.push_async_callback(store.close)
+        group = elastic_group_of(self._properties, sink, dead_letters, store, (), 1)
         if group is None:
             raise NotCheckedError(f"{SHARD_ASSIGNMENT.key} is not ELASTIC")
-        self._made.push_async_callback(group.store.close)
         return group
 
     def _make_sink(self, made: list[Sink]) -> str:
@@ -155,16 +143,13 @@ class JobChecks:
         name = self._properties.value(SINK)
         keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
         sink = self._made_sink() if keeps else None
-        store = build_state_store(self._registry, self._properties) if self._has_store else None
+        store = build_store(self._registry, self._properties) if self._has_store else None
         if store is not None:
             self._made.push_async_callback(store.close)
-        if isinstance(store, ConditionalStateStore):
             return StoreOrGroupPositions(store, sink)
         if sink is not None:
             return SinkPositions(sink)
-        if store is None:
-            raise NotCheckedError("the job stores no positions, or they cannot be read")
-        return store
+        raise NotCheckedError("the job stores no positions, or they cannot be read")
 
     def _made_sink(self) -> Sink:
         sink = build_sink(self._registry, self._properties)

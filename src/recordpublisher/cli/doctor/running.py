@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from recordpublisher.fetcher.checkpoints.state_store import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.lag.stored_positions import PositionsReader

@@ -110,22 +110,21 @@ def drain_worker(
 async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     """The documents of the job's group. Raises: ConfigurationError, StateError when there is none."""
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-    from recordpublisher.plugins.host.build_from_properties import build_state_store
+    from recordpublisher.plugins.host.build_from_properties import build_store
     from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
     from .job_probes import check_folder
 
     properties.check()
     check_folder(properties)
-    store = build_state_store(load_registry(), properties)
-    if not isinstance(store, ConditionalStateStore):
+    store = build_store(load_registry(), properties)
+    if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
     try:
-        documents = GroupStore(store.conditional_store)
+        documents = GroupStore(store)
         if await documents.read_table() is None:
-            place = store.conditional_store.place
+            place = store.place
             raise StateError(f"{place} has no group of workers: was the job started with `run --elastic`?")
         yield documents
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recordpublisher.plugins.lag.stored_positions import (
@@ -44,22 +43,19 @@ def positions_of(properties: Properties, use_sink: bool) -> PositionsReader | No
 
     Raises: ConfigurationError.
     """
-    from recordpublisher.plugins.host.build_from_properties import build_sink, build_state_store
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store
     from recordpublisher.plugins.host.manager import load_registry
-    from recordpublisher.plugins.stores.fenced_state_stores import ConditionalStateStore
 
     registry = load_registry()
     properties.check()
     sink = properties.value(SINK) if use_sink else None
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
         keeping = build_sink(registry, properties)
-        store = None if _is_missing_folder(properties) else build_state_store(registry, properties)
-        if isinstance(store, ConditionalStateStore):
-            return StoreOrGroupPositions(store, keeping)
-        return SinkPositions(keeping)
+        store = None if _is_missing_folder(properties) else build_store(registry, properties)
+        return SinkPositions(keeping) if store is None else StoreOrGroupPositions(store, keeping)
     check_folder(properties)
-    store = build_state_store(registry, properties)
-    return StoreOrGroupPositions(store) if isinstance(store, ConditionalStateStore) else store
+    store = build_store(registry, properties)
+    return None if store is None else StoreOrGroupPositions(store)
 
 
 def check_folder(properties: Properties) -> None:
@@ -73,6 +69,7 @@ def check_folder(properties: Properties) -> None:
 
 def _is_missing_folder(properties: Properties) -> bool:
     """Opening a store in a folder creates it, also for a mistyped path."""
-    uri = properties.value(STATE_URI) or ""
-    path = uri.removeprefix("file://")
-    return bool(uri) and "://" not in path and not Path(path).is_dir()
+    from recordpublisher.plugins.stores.by_location import missing_folder
+
+    uri = properties.value(STATE_URI)
+    return uri is not None and missing_folder(uri) is not None

@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import StateError
 
 from ..conditional_store import ConditionalStore
 from ..sink import State
-from .state_store import SUBTASK_PREFIX
+from .assignment_kinds import SUBTASK_PREFIX
 
 FORMAT = 2
 

@@ -10,7 +10,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 
-from ..checkpoints.state_store import ANOTHER_PLACE
+from ..checkpoints.assignment_kinds import ANOTHER_PLACE
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore

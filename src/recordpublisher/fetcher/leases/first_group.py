@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..checkpoints.state_store import ANOTHER_PLACE
+from ..checkpoints.assignment_kinds import ANOTHER_PLACE
 from ..conditional_store import ConditionalStore, ConflictError
 from ..shards.shard_state import ShardState
 from .documents.group_store import GroupStore, create_table

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
@@ -33,7 +33,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.by_location import back_end_of
+from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."
@@ -71,13 +71,10 @@ def _dead_letter_properties(properties: Properties) -> Properties:
     return Properties({**others, **settings, JOB_NAME.key: None if job is None else f"{job} dead letters"})
 
 
-def build_state_store(registry: Registry, properties: Properties) -> StateStore | None:
+def build_store(registry: Registry, properties: Properties) -> ConditionalStore | None:
     """The store for the scheme of `flink.state.uri`; None without a URI. Raises: ConfigurationError."""
     uri = properties.value(STATE_URI)
-    if uri is None:
-        return None
-    store_class = registry.state_stores.get(back_end_of(uri), STATE_URI.key)
-    return store_class(properties)  # type: ignore[call-arg]
+    return None if uri is None else conditional_store_of(uri, STATE_URI.key, properties, registry)
 
 
 def build_metrics_exporters(registry: Registry, properties: Properties) -> list[MetricsExporter]:

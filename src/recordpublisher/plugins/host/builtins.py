@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
@@ -45,12 +45,12 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 
 @hookimpl
-def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Checkpoints in a folder, a database, S3 or DynamoDB."""
-    registry.add("FILE", f"{PROJECT}.plugins.stores.fenced_state_stores:FileStateStore")
-    registry.add("S3", f"{PROJECT}.plugins.stores.fenced_state_stores:S3StateStore")
-    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.fenced_state_stores:DynamoDbStateStore")
-    registry.add("SQL", f"{PROJECT}.plugins.stores.fenced_state_stores:SqlStateStore")
+def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
+    """A folder, S3, DynamoDB, and a database."""
+    registry.add("FILE", f"{PROJECT}.plugins.stores.folder:FolderStore")
+    registry.add("S3", f"{PROJECT}.plugins.stores.s3:S3Store")
+    registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.dynamodb:DynamoDbStore")
+    registry.add("SQL", f"{PROJECT}.plugins.stores.sql.sql_store:SqlStore")
 
 
 @hookimpl

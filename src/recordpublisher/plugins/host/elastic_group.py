@@ -1,11 +1,11 @@
-"""`flink.shard.assignment=ELASTIC`: checks what it cannot be combined with, and opens the store of the group (C2)."""
+"""`flink.shard.assignment=ELASTIC`: checks what it cannot be combined with (C2)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..stores.by_location import back_end_of, conditional_store_of
+from ..stores.by_location import back_end_of
 
 DYNAMODB_SHARDS_PER_PART = 16
 """DynamoDB bills whole items: what did not change should not be in the same one. Other stores have all positions of a worker in one."""
@@ -29,33 +29,28 @@ def elastic_group_of(
     properties: Properties,
     sink: Sink | None,
     dead_letters: Sink | None,
-    state_store: StateStore | None,
+    store: ConditionalStore | None,
     restore: Sequence[State],
     parallelism: int,
 ) -> ElasticGroup | None:
-    """The group of this process; None with STATIC assignment. Raises: ConfigurationError."""
+    """The group of this process in a store; None with STATIC assignment. Raises: ConfigurationError."""
     if properties.value(SHARD_ASSIGNMENT) != "ELASTIC":
         return None
     if parallelism != 1:
         reason = "with ELASTIC assignment, processes are started one by one and share the shards"
         raise ConfigurationError("parallelism", parallelism, "1", reason=reason)
-    if state_store is not None or restore:
-        key = "restore" if restore else "state_store"
-        reason = f"with ELASTIC assignment the positions are at {STATE_URI.key}"
-        raise ConfigurationError(key, "an argument", "not given", reason=reason)
-    for each in (sink, dead_letters):
-        _check_sink(each)
+    if restore:
+        reason = "with ELASTIC assignment the positions are in the store of the group"
+        raise ConfigurationError("restore", "an argument", "not given", reason=reason)
+    for writing in (sink, dead_letters):
+        _check_sink(writing)
     settings = _settings(properties)
     _check_alignment(properties)
-    uri, job = properties.value(STATE_URI), properties.value(JOB_NAME)
-    if uri is None:
+    if store is None:
         raise ConfigurationError(
             STATE_URI.key, None, STATE_URI.valid, reason="ELASTIC keeps leases and positions there"
         )
-    if back_end_of(uri) == "SQL" and job is None:
-        raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the group is kept under this name")
-    store = conditional_store_of(uri, STATE_URI.key, properties, job=job or "")
-    return ElasticGroup(store, settings, job)
+    return ElasticGroup(store, settings, properties.value(JOB_NAME))
 
 
 def _check_sink(sink: Sink | None) -> None:

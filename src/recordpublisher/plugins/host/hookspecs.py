@@ -19,7 +19,7 @@ import pluggy
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
@@ -50,8 +50,11 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 
 @hookspec
-def recordpublisher_register_state_stores(registry: Registrar[StateStore]) -> None:
-    """Add state stores; selected by the scheme of `flink.state.uri`. `DataFetcher` also accepts an instance (`state_store=`)."""
+def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
+    """Add conditional stores; selected by the scheme of `flink.state.uri`, and of Spark's `metadataLocation`.
+
+    Each serves snapshots, groups of workers and claims. `DataFetcher` also accepts an instance (`state_store=`).
+    """
 
 
 @hookspec

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTracker
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
@@ -82,7 +82,7 @@ class NameTable(Generic[T]):
         """
         claim = self._claims.get(name.strip().lower())
         if claim is None:
-            reasons = [f"no {self.kind} of that name is installed", *map(str, self._not_loaded())]
+            reasons = [f"no {self.kind} of that name is installed", *map(str, self.not_loaded())]
             raise ConfigurationError(key, name, ", ".join(self.names()), reason="; ".join(reasons))
         return self._checked(claim, _imported(claim, self.kind))
 
@@ -94,8 +94,9 @@ class NameTable(Generic[T]):
         """Every claim, sorted by name."""
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
-    def _not_loaded(self) -> list[PluginStatus]:
-        return [each for each in self.plugins if each.state != "loaded"]
+    def not_loaded(self) -> list[PluginStatus]:
+        """The plugins that were found and are blocked or failed."""
+        return [plugin for plugin in self.plugins if plugin.state != "loaded"]
 
     def _checked(self, claim: Claim[T], provided: Any) -> type[T]:
         fits = (
@@ -142,7 +143,7 @@ class Registry:
     )
     sinks: NameTable[Sink] = field(default_factory=lambda: NameTable("sink", Sink))
     trackers: NameTable[WatermarkTracker] = field(default_factory=lambda: NameTable("tracker", WatermarkTracker))
-    state_stores: NameTable[StateStore] = field(default_factory=lambda: NameTable("state store", StateStore))
+    stores: NameTable[ConditionalStore] = field(default_factory=lambda: NameTable("store", ConditionalStore))
     watermark_strategies: NameTable[WatermarkStrategy] = field(
         default_factory=lambda: NameTable("watermark strategy", WatermarkStrategy)
     )
@@ -163,7 +164,7 @@ class Registry:
             "publishers": self.publishers,
             "sinks": self.sinks,
             "trackers": self.trackers,
-            "state_stores": self.state_stores,
+            "stores": self.stores,
             "watermark_strategies": self.watermark_strategies,
             "shard_assigners": self.shard_assigners,
             "deserializers": self.deserializers,

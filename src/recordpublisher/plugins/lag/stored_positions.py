@@ -9,6 +9,8 @@ from typing import Protocol
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.sink_position_store import SinkPositionStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
@@ -22,15 +24,13 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from ..stores.fenced_state_stores import ConditionalStateStore
-
 ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
 """Shards may move from worker to worker while their positions are read; then they are read again."""
 
 
 class PositionsReader(Protocol):
-    """Where a job's stored positions are read; a state store is one."""
+    """Where a job's stored positions are read."""
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks."""
@@ -105,7 +105,7 @@ NOTHING_STORED = StoredJob({}, {}, {})
 class StoreOrGroupPositions:
     """Reads the positions of a job that may be running, and writes nothing. With a sink that keeps positions: in the sink."""
 
-    def __init__(self, store: ConditionalStateStore, sink: Sink | None = None) -> None:
+    def __init__(self, store: ConditionalStore, sink: Sink | None = None) -> None:
         self._store = store
         self._sink = sink
 
@@ -114,11 +114,13 @@ class StoreOrGroupPositions:
         group = await self.load_group()
         if group is not None:
             return group
-        return await self._store.load() if self._sink is None else await self._sink.stored_positions() or []
+        return (
+            await SnapshotStore(self._store).load() if self._sink is None else await self._sink.stored_positions() or []
+        )
 
     async def load_group(self) -> Sequence[State] | None:
         """Those of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
-        group = GroupStore(self._store.conditional_store)
+        group = GroupStore(self._store)
         kept = None if self._sink is None else self._sink.worker_positions()
         return await group_snapshots(
             group, partial(read_parts, group) if kept is None else SinkPositionStore(kept, "", group).read

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.first_group import store_as_group
@@ -18,11 +18,10 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import LEA
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_state_store
+from ..host.build_from_properties import build_sink, build_store
 from ..host.manager import load_registry
 from ..lag.stored_positions import StoreOrGroupPositions, stores_positions
-from ..stores.by_location import back_end_of
-from ..stores.fenced_state_stores import ConditionalStateStore, folder_of
+from ..stores.by_location import missing_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class JobPositions:
         if not keeps and properties.value(STATE_URI) is None:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
         self._sink = build_sink(self._registry, properties) if keeps else None
-        self._store: StateStore | None = None
+        self._store: ConditionalStore | None = None
 
     @property
     def place(self) -> str:
@@ -83,9 +82,9 @@ class JobPositions:
     async def heartbeats(self) -> Mapping[str, int]:
         """The number of the last heartbeat of each worker of the job's group that nobody has sealed. Raises: StateError."""
         store = None if self._is_missing_folder() else self._opened_store()
-        if not isinstance(store, ConditionalStateStore):
+        if store is None:
             return {}
-        records = await GroupStore(store.conditional_store).read_records()
+        records = await GroupStore(store).read_records()
         return {worker: each.document.beat for worker, each in records.items() if not each.document.is_sealed}
 
     @property
@@ -108,10 +107,11 @@ class JobPositions:
         store = self._opened_store()
         assert store is not None  # there is a URI
         if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
-            await store_as_group(_conditional_store(store), states)
+            await store_as_group(store, states)
             return
-        generation = await store.open_generation(0)
-        await store.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
+        snapshots = SnapshotStore(store)
+        generation = await snapshots.open_generation(0)
+        await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
 
     async def close(self) -> None:
         """Close what was opened."""
@@ -120,28 +120,21 @@ class JobPositions:
         if self._store is not None:
             await self._store.close()
 
-    def _opened_store(self) -> StateStore | None:
+    def _opened_store(self) -> ConditionalStore | None:
         if self._store is None:
-            self._store = build_state_store(self._registry, self._properties)
+            self._store = build_store(self._registry, self._properties)
         return self._store
 
     def _is_missing_folder(self) -> bool:
         """Opening a store in a folder creates it, also for a mistyped path."""
         uri = self._properties.value(STATE_URI)
-        return uri is not None and back_end_of(uri) == "FILE" and not folder_of(self._properties).is_dir()
+        return uri is not None and missing_folder(uri) is not None
 
 
-async def _stored(store: StateStore, sink: Sink | None) -> Sequence[State]:
-    """The positions of a group of workers, or the snapshots of subtasks. A store of a plugin has no groups."""
-    group = await StoreOrGroupPositions(store, sink).load_group() if isinstance(store, ConditionalStateStore) else None
-    return await store.load() if group is None else group
-
-
-def _conditional_store(store: StateStore) -> ConditionalStore:
-    if not isinstance(store, ConditionalStateStore):
-        reason = f"{type(store).__name__} has no leases"
-        raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this store", reason=reason)
-    return store.conditional_store
+async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:
+    """The positions of a group of workers, or the snapshots of subtasks."""
+    group = await StoreOrGroupPositions(store, sink).load_group()
+    return await SnapshotStore(store).load() if group is None else group
 
 
 def _streams(restored: RestoredState) -> str:

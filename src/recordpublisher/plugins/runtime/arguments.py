@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.generated.settings import JobSettings
@@ -38,9 +38,9 @@ def check_sink(sink: object) -> None:
 
 
 def check_store(store: object) -> None:
-    """`store` is None or an instance of `StateStore`. Raises: ConfigurationError."""
-    if store is not None and not isinstance(store, StateStore):
-        raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.StateStore")
+    """`store` is None or an instance of `ConditionalStore`. Raises: ConfigurationError."""
+    if store is not None and not isinstance(store, ConditionalStore):
+        raise ConfigurationError("state_store", _shown(store), "an instance of recordpublisher.ConditionalStore")
 
 
 def check_function(name: str, function: Callable[..., Any] | None, valid: str = "a function of a Record") -> None:

@@ -13,7 +13,8 @@ from typing import Any, Self, Unpack
 
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
 from recordpublisher.fetcher.metric_types import SinkMetric
@@ -34,7 +35,7 @@ from ..host.build_from_properties import (
     build_dead_letter_sink,
     build_shard_assigner,
     build_sink,
-    build_state_store,
+    build_store,
     build_tracker,
 )
 from ..host.elastic_group import elastic_group_of
@@ -84,7 +85,7 @@ class DataFetcher:
         timestamp_assigner: Assigner | None = None,
         watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
-        state_store: StateStore | None = None,
+        state_store: ConditionalStore | None = None,
         subtask: int = 0,
         parallelism: int = 1,
         on_alarm: AlarmListener | None = None,
@@ -113,9 +114,8 @@ class DataFetcher:
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
         dead_letters = build_dead_letter_sink(registry, given)
-        group = elastic_group_of(given, sink, dead_letters, state_store, snapshots, parallelism)
-        if group is None and state_store is None:
-            state_store = build_state_store(registry, given)
+        store = state_store or build_store(registry, given)
+        group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
         factory = publisher(given)  # type: ignore[call-arg]
         merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()
@@ -143,7 +143,9 @@ class DataFetcher:
             is_endless=lister.is_endless,
             on_alarm=on_alarm,
             use_continuations=publisher.resumes_by_continuation,
-            checkpoints=None if state_store is None else SubtaskCheckpoints(state_store, subtask, parallelism),
+            checkpoints=None
+            if store is None or group is not None
+            else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
             dead_letters=dead_letters,
             restore=snapshots,
             subtask=subtask,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.properties.generated.settings import JobSettings
@@ -32,7 +32,7 @@ def stream(
     timestamp_assigner: Callable[[Record], int] | None = None,
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
-    state_store: StateStore | None = None,
+    state_store: ConditionalStore | None = None,
     max_time: float | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,
@@ -73,7 +73,7 @@ def consume(
     timestamp_assigner: Callable[[Record], int] | None = None,
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
-    state_store: StateStore | None = None,
+    state_store: ConditionalStore | None = None,
     max_time: float | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,

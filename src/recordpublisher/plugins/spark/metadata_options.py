@@ -6,7 +6,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text
 
-from ..stores.by_location import CLAIM_STORES, conditional_store_of
+from ..stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 
 _GROUP = "Spark"
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
@@ -52,5 +52,5 @@ def metadata_place(properties: Properties) -> str:
     if place is None:
         valid = f"{_PLACE}, for this query; or 'metadataRoot', for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
-    conditional_store_of(place, metadata_key(properties), properties, CLAIM_STORES)
+    conditional_store_of(place, metadata_key(properties), properties, refused=NOT_FOR_CLAIMS)
     return place

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit
+from collections.abc import Collection
+from pathlib import Path
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .folder import FolderStore
+from ..host.manager import load_registry
+from ..host.registry import Registry
+from .folder import FolderStore, path_of
 from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
@@ -27,7 +31,8 @@ _REFUSED = {
     "hdfs": "there is no client of HDFS here",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
-CLAIM_STORES = ("FILE", "S3", "DYNAMODB")
+NOT_FOR_CLAIMS = ("SQL",)
+"""Every task of a query would open a session."""
 
 
 def back_end_of(location: str) -> str:
@@ -40,46 +45,40 @@ def back_end_of(location: str) -> str:
 
 
 def conditional_store_of(
-    location: str, key: str, properties: Properties, back_ends: tuple[str, ...] = tuple(_FORMS), *, job: str = ""
+    location: str,
+    key: str,
+    properties: Properties,
+    registry: Registry | None = None,
+    *,
+    refused: Collection[str] = (),
 ) -> ConditionalStore:
-    """The store at a location, the value of the property `key`. `properties` have region and credentials; only SQL needs `job`, since its
-    locations do not name one. Raises: ConfigurationError, also for a back end that is not among `back_ends`."""
-    back_end = back_end_of(location)
-    if back_end not in back_ends:
-        forms = [_FORMS[each] for each in back_ends]
-        valid = f"{', '.join(forms[:-1])} or {forms[-1]}"
-        raise ConfigurationError(key, location, valid, reason=_REFUSED.get(back_end, ""))
-    if back_end == "S3":
-        from .s3 import S3Store
+    """The store at a location, the value of the property `key`: a built-in one, or a plugin's by the location's scheme.
 
-        return S3Store(location, key, properties)
-    if back_end == "DYNAMODB":
-        from .dynamodb import DynamoDbStore
-
-        return DynamoDbStore(location, key, properties)
-    if back_end == "SQL":
-        from .sql.sql_store import SqlStore
-
-        return SqlStore(location, key, job, properties)
-    return FolderStore(_path_of(location, key))
+    `properties` have region, credentials and the job's name. Raises: ConfigurationError, also for a back end that is among `refused`.
+    """
+    stores, name = (registry or load_registry()).stores, back_end_of(location)
+    names = [known for known in stores.names() if known not in refused]
+    if name.lower() not in map(str.lower, names):
+        forms = [form for known, form in _FORMS.items() if known in names]
+        forms += [f"{plugin.lower()}:..." for plugin in names if plugin not in _FORMS]
+        reason = _REFUSED.get(name) or "; ".join(map(str, stores.not_loaded()))
+        raise ConfigurationError(key, location, f"{', '.join(forms[:-1])} or {forms[-1]}", reason=reason)
+    return stores.get(name, key)(location, key, properties)  # type: ignore[call-arg]
 
 
-def _path_of(location: str, key: str) -> str:
-    """The path of a folder; `file:/a` and `file:///a` are `/a`. Raises: ConfigurationError."""
-    if not location.startswith("file:"):
-        return location
-    parts = urlsplit(location)
-    if parts.netloc not in ("", "localhost"):
-        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
-        raise ConfigurationError(key, location, "file:///path", reason=reason)
-    return unquote(parts.path)
+def missing_folder(location: str) -> Path | None:
+    """The folder at a location, if it does not exist; None for any other location."""
+    if back_end_of(location) != "FILE":
+        return None
+    folder = Path(path_of(location, STATE_URI.key))
+    return None if folder.is_dir() else folder
 
 
 def read_claim_store_of(
     location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
 ) -> ReadClaimStore:
     """The claim store at a location, the value of the option `key`; `run` runs its calls. Raises: ConfigurationError."""
-    store = conditional_store_of(location, key, properties, CLAIM_STORES)
+    store = conditional_store_of(location, key, properties, refused=NOT_FOR_CLAIMS)
     if isinstance(store, FolderStore):
-        return ReadClaimStore(FolderStore(store.place, in_thread=False), run_without_loop, key)
+        return ReadClaimStore(FolderStore(store.place, key, in_thread=False), run_without_loop, key)
     return ReadClaimStore(store, run, key)

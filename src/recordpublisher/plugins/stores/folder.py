@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.publishers.errors import StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.properties import Properties
 
-from .durable_files import make_folder, sync, write_file
+from .durable_files import make_folder, sync, why_not_writable, write_file
 
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
@@ -41,11 +44,24 @@ class FolderStore(ConditionalStore):
     network, needs atomic renames.
     """
 
-    def __init__(self, root: str | Path, *, in_thread: bool = True) -> None:
-        """Without `in_thread` the calls block, for callers without an event loop."""
-        self._root = Path(root)
+    def __init__(
+        self,
+        folder: str | Path,
+        key: str = STATE_URI.key,
+        properties: Properties | None = None,
+        *,
+        in_thread: bool = True,
+    ) -> None:
+        """`folder`: a path, or a file: URI; the first value creates it. `key` is the property that has it; others are not needed.
+
+        Without `in_thread` the calls block, for callers without an event loop. Raises: ConfigurationError, also for a folder that this user
+        can neither write nor create.
+        """
+        self.place = path_of(str(folder), key)
+        self._root = Path(self.place)
         self._uses_threads = in_thread
-        self.place = str(root)
+        if (reason := why_not_writable(self._root)) is not None:
+            raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read the version's name, then its value."""
@@ -170,6 +186,17 @@ class FolderStore(ConditionalStore):
         for folder in path.relative_to(self._root).parents[:-1]:
             with contextlib.suppress(OSError):  # not empty
                 (self._root / folder).rmdir()
+
+
+def path_of(location: str, key: str) -> str:
+    """The path of a folder; `file:/a` and `file:///a` are `/a`. Raises: ConfigurationError."""
+    if not location.startswith("file:"):
+        return location
+    parts = urlsplit(location)
+    if parts.netloc not in ("", "localhost"):
+        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
+        raise ConfigurationError(key, location, "file:///path", reason=reason)
+    return unquote(parts.path)
 
 
 def _read(path: Path) -> VersionedValue | None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -30,7 +31,7 @@ def job(handler, folder, **options):
 
 
 async def stored_positions(folder):
-    states = await rp.FileStateStore(folder).load()
+    states = await SnapshotStore(rp.FolderStore(folder)).load()
     return {key: entry.get("position") for state in states for key, entry in state["shards"].items()}
 
 

@@ -11,7 +11,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 @pytest.fixture
 async def store(tmp_path):
-    store = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", "job", Properties({}))
+    store = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", Properties({"flink.job.name": "job"}))
     yield store
     await store.close()
 
@@ -36,7 +36,7 @@ async def test_reading_makes_no_table(store, tmp_path):
 
 async def test_what_another_process_has_written_meanwhile_is_read(store, tmp_path):
     await read_everything(store)
-    other = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", "job", Properties({}))
+    other = SqlStore(f"sqlite:///{tmp_path}/state.db", "flink.state.uri", Properties({"flink.job.name": "job"}))
     version = await other.put_if_absent("a", b"1")
     await other.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from recordpublisher.fetcher.checkpoints.state_store import SUBTASK_PREFIX, refuse_assignment
+from recordpublisher.fetcher.checkpoints.assignment_kinds import LEASE_TABLE, SUBTASK_PREFIX, refuse_assignment
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
@@ -16,7 +16,7 @@ from .lease_table_json import table_from_bytes, table_to_bytes
 from .position_part import PositionPart
 from .worker_record import WorkerRecord
 
-LEASE_TABLE, WORKERS, PARTS = "group/leases", "group/workers/", "group/positions/"
+WORKERS, PARTS = "group/workers/", "group/positions/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
 """For a call that no lease waits for. The first one to a store takes longest: it connects."""

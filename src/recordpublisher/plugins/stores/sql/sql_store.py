@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from .database import Database
@@ -25,8 +26,11 @@ class SqlStore(ConditionalStore):
     The table is made by the first write.
     """
 
-    def __init__(self, uri: str, key: str, job: str, properties: Properties) -> None:
-        """`key` is the property that has the URI. Raises: ConfigurationError."""
+    def __init__(self, uri: str, key: str, properties: Properties) -> None:
+        """`key` is the property that has the URI. Raises: ConfigurationError, also without a name of the job: its rows have it."""
+        job = properties.value(JOB_NAME)
+        if job is None:
+            raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
         self.place = f"table {TABLE} of {mask_passwords(uri)}"
         self._job = job
         self._database = Database(uri, key, properties)

@@ -1,13 +1,15 @@
 """SubtaskCheckpoints: a subtask stores under the generation of its start (S6)."""
 
-from recordpublisher.fetcher.checkpoints.state_store import StateStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.snapshots import Snapshots
 
 
 def test_a_store_sees_this_starts_generation_and_its_parallelism():  # S6
     calls = []
 
-    class Store(StateStore):
+    class Store(Snapshots):
         async def open_generation(self, subtask):
             return 4
 

@@ -1,0 +1,25 @@
+"""What tells the positions of a fixed number of subtasks (STATIC) from those of a group (ELASTIC) in a conditional store (E10)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+
+ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
+"""What a job needs that shall not share the positions of another one."""
+SUBTASK_PREFIX = "subtask-"
+"""What the names of the entries of subtasks begin with."""
+LEASE_TABLE = "group/leases"
+"""The name of a group's lease table."""
+
+
+def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
+    """Raises: StateError for positions of the other kind of assignment (E10)."""
+    raise StateError(
+        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. Use "
+        f"{ANOTHER_PLACE}; to take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a "
+        "file, and `recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+    )

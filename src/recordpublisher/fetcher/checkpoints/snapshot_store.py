@@ -1,0 +1,147 @@
+"""SnapshotStore: each subtask's snapshot with its generation, in a conditional store. SubtaskCheckpoints: one subtask's use of it (S6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recordpublisher.publishers.errors import FencedError, StateError
+
+from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
+from ..sink import State
+from .assignment_kinds import LEASE_TABLE, refuse_assignment
+from .state_entries import StateEntry, StoredEntry, entry_name, read_entries, write_entry
+
+_ATTEMPTS = 10
+
+
+class SnapshotStore:
+    """The snapshots of a job's subtasks in a conditional store. Owns the version of each entry that this process has last written.
+
+    Each start replaces the entry by one with a higher generation. An entry can be replaced only by a process that knows its version, and
+    earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
+    """
+
+    def __init__(self, store: ConditionalStore) -> None:
+        self._store = store
+        self._known: dict[int, tuple[str, StateEntry]] = {}
+
+    async def load(self) -> list[State]:
+        """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
+        entries = await read_entries(self._store)
+        return [stored.entry.snapshot for stored in entries.values() if stored.entry.snapshot is not None]
+
+    async def open_generation(self, subtask: int) -> int:
+        """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
+
+        Raises: StateError when a group of workers keeps its positions here (E10).
+        """
+        await self._store.end_sessions(str(subtask))
+        for attempt in range(_ATTEMPTS):
+            await self._refuse_group()
+            entries = await read_entries(self._store)
+            generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
+            previous = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
+            try:
+                await self._write(subtask, StateEntry(generation, 0, previous.entry.snapshot), previous.version or None)
+            except ConflictError:
+                await pause(attempt)
+            else:
+                await self._check_first_entry(subtask, is_first=not previous.version)
+                return generation
+        raise StateError(f"{self._place(subtask)} cannot be opened: other processes open it again and again")
+
+    async def fence_subtasks_from(self, first: int) -> None:
+        """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError."""
+        for attempt in range(_ATTEMPTS):
+            entries = await read_entries(self._store)
+            next_generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
+            kept = {entry_name(subtask) for subtask in range(first)}
+            try:
+                for name, stored in entries.items():
+                    if name not in kept:
+                        entry = StateEntry(next_generation, 0, stored.entry.snapshot)
+                        await write_entry(self._store, name, entry, stored.version)
+            except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
+                await pause(attempt)
+            else:
+                return
+        raise StateError(f"subtasks from {first} in {self._store.place} cannot be fenced: they start again and again")
+
+    async def store(self, subtask: int, generation: int, state: State) -> None:
+        """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
+        if subtask not in self._known:
+            self._adopt(subtask, generation, await self._store.get(entry_name(subtask)))
+        for _ in range(_ATTEMPTS):
+            version, known = self._known[subtask]
+            self._check_owner(subtask, generation, known)
+            try:
+                await self._write(subtask, StateEntry(generation, known.checkpoint + 1, dict(state)), version)
+            except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
+                self._adopt(subtask, generation, error.current)
+            else:
+                return
+        raise StateError(f"{self._place(subtask)} cannot be written: other processes write it again and again")
+
+    async def close(self) -> None:
+        """Close the conditional store."""
+        await self._store.close()
+
+    async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
+        self._known[subtask] = await write_entry(self._store, entry_name(subtask), entry, version), entry
+
+    async def _refuse_group(self) -> None:
+        if await self._store.get(LEASE_TABLE) is not None:
+            refuse_assignment(self._store.place, "ELASTIC", "STATIC")
+
+    async def _check_first_entry(self, subtask: int, *, is_first: bool) -> None:
+        """Look once more, now that a group that begins sees the entry. One that has begun before is seen here (E10)."""
+        try:
+            await self._refuse_group()
+        except StateError:
+            if is_first:
+                await self._store.delete(entry_name(subtask))
+            raise
+
+    def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
+        """Continue from the stored entry, if it is of this generation. Raises: FencedError."""
+        entry = StateEntry() if current is None else StateEntry.from_bytes(current.value, self._place(subtask))
+        self._check_owner(subtask, generation, entry)
+        self._known[subtask] = "" if current is None else current.version, entry
+
+    def _check_owner(self, subtask: int, generation: int, entry: StateEntry) -> None:
+        if entry.generation != generation:
+            raise FencedError(
+                f"generation {entry.generation} of subtask {subtask} owns the state in {self._store.place}; generation {generation} "
+                "must stop"
+            )
+
+    def _place(self, subtask: int) -> str:
+        return f"{entry_name(subtask)} in {self._store.place}"
+
+
+class SubtaskCheckpoints:
+    """The checkpoints of one subtask. Owns the generation of this start."""
+
+    def __init__(self, store: SnapshotStore, subtask: int, parallelism: int) -> None:
+        self._store = store
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._generation = 0
+
+    async def open(self) -> tuple[int, list[State]]:
+        """Take the next generation, fence subtasks that this start does not have, and load what is stored. Raises: StateError."""
+        self._generation = await self._store.open_generation(self._subtask)
+        await self._store.fence_subtasks_from(self._parallelism)
+        return self._generation, await self._store.load()
+
+    async def load(self) -> list[State]:
+        """What every subtask of the job has stored. Raises: StateError."""
+        return await self._store.load()
+
+    async def store(self, state: dict[str, Any]) -> None:
+        """Store a snapshot. Raises: FencedError when a newer generation owns the state."""
+        await self._store.store(self._subtask, self._generation, state)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()

@@ -1,0 +1,140 @@
+"""A simple conditional store passes the contract, and each kind of broken store fails one of its tests."""
+
+import itertools
+from contextlib import asynccontextmanager
+
+import pytest
+
+from recordpublisher import ConditionalStore, ConflictError, VersionedValue
+from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract, run_virtual
+
+
+class DictStore(ConditionalStore):
+    """Values and versions in a dict that all stores of a location share."""
+
+    place = "a dict"
+
+    def __init__(self, values, versions):
+        self.values, self.versions = values, versions
+
+    async def get(self, name):
+        return self.values.get(name)
+
+    async def put_if_absent(self, name, value):
+        return self.write(name, value, None)
+
+    async def compare_and_set(self, name, value, expected):
+        return self.write(name, value, expected)
+
+    async def list(self, prefix, *, consistent=True):
+        return {name: self.values[name] for name in sorted(self.values) if name.startswith(prefix)}
+
+    async def list_versions(self, prefix):
+        return {name: entry.version for name, entry in (await self.list(prefix)).items()}
+
+    async def list_names(self, prefix, before=None):
+        return [name for name in await self.list(prefix) if before is None or name < before]
+
+    async def delete(self, *names):
+        for name in names:
+            self.values.pop(name, None)
+
+    def write(self, name, value, expected):
+        current = self.values.get(name)
+        if expected != (None if current is None else current.version):
+            raise ConflictError(self.place, name, current)
+        self.values[name] = VersionedValue(value, self.new_version(name))
+        return self.values[name].version
+
+    def new_version(self, name):
+        return str(next(self.versions))
+
+
+class DictContract(ConditionalStoreContract):
+    store = DictStore
+
+    @asynccontextmanager
+    async def open_case(self):
+        values, versions = {}, itertools.count()
+        yield ConditionalStoreCase(lambda: self.store(values, versions))
+
+    def execute(self, work):
+        run_virtual(work)
+
+
+class TestAStoreOfADict(DictContract):
+    """The contract, on virtual time."""
+
+
+class Overwrites(DictStore):
+    """Ignores the expected version."""
+
+    async def compare_and_set(self, name, value, expected):
+        current = self.values.get(name)
+        return self.write(name, value, None if current is None else current.version)
+
+
+class PutsOver(DictStore):
+    """Puts over what is there."""
+
+    async def put_if_absent(self, name, value):
+        self.values.pop(name, None)
+        return self.write(name, value, None)
+
+
+class CountsForEachName(DictStore):
+    """Counts the versions of a name from 0: a deleted value comes back."""
+
+    def new_version(self, name):
+        return str(int(self.values[name].version) + 1 if name in self.values else 0)
+
+
+class HidesTheStoredValue(DictStore):
+    """Its conflicts do not say what is stored."""
+
+    def write(self, name, value, expected):
+        try:
+            return super().write(name, value, expected)
+        except ConflictError as error:
+            raise ConflictError(self.place, name, None) from error
+
+
+class KnowsOnlyItsOwn(DictStore):
+    """Each object has values of its own."""
+
+    def __init__(self, values, versions):
+        super().__init__({}, versions)
+
+
+class Unordered(DictStore):
+    """Lists as values were put."""
+
+    async def list(self, prefix, *, consistent=True):
+        return {name: entry for name, entry in self.values.items() if name.startswith(prefix)}
+
+
+class EndsEarly(DictStore):
+    """Lists a first page only."""
+
+    async def list(self, prefix, *, consistent=True):
+        return dict(list((await super().list(prefix)).items())[:10])
+
+
+@pytest.mark.parametrize(
+    ("broken", "test"),
+    [
+        (Overwrites, "test_a_value_is_replaced_only_with_its_version"),
+        (PutsOver, "test_a_value_is_put_only_where_there_is_none"),
+        (CountsForEachName, "test_a_deleted_value_does_not_come_back_by_its_old_version"),
+        (HidesTheStoredValue, "test_a_value_is_put_only_where_there_is_none"),
+        (KnowsOnlyItsOwn, "test_a_value_is_put_only_where_there_is_none"),
+        (Unordered, "test_values_versions_and_names_are_listed_by_prefix_and_in_order"),
+        (EndsEarly, "test_a_long_listing_is_complete"),
+    ],
+)
+def test_a_broken_store_is_found(broken, test):
+    contract = DictContract()
+    contract.store = broken
+
+    with pytest.raises(AssertionError):
+        getattr(contract, test)()
