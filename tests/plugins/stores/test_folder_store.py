@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher import StateError, StoreUnavailableError
+from recordpublisher import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.plugins.stores.folder import FolderStore
 
 
@@ -56,3 +56,54 @@ async def test_a_network_file_system_that_is_away_is_told_apart(tmp_path, monkey
         await FolderStore(tmp_path).put_if_absent("name", b"value")
 
     assert isinstance(caught.value, StoreUnavailableError) is is_away
+
+
+def test_a_link_to_a_folder_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "state").symlink_to(tmp_path / "gone")
+    with pytest.raises(ConfigurationError, match=r"state is a link to .*gone, which does not exist"):
+        FolderStore(tmp_path / "state" / "job")
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between attempts, in seconds; none is waited for."""
+    waited = []
+    monkeypatch.setattr("recordpublisher.plugins.stores.folder.time.sleep", waited.append)
+    return waited
+
+
+async def test_a_folder_that_becomes_a_dangling_link_is_an_error(tmp_path):
+    store = FolderStore(tmp_path / "state")
+    (tmp_path / "state").symlink_to(tmp_path / "gone")
+    with pytest.raises(StateError, match="cannot be used"):
+        await store.put_if_absent("name", b"value")
+
+
+async def test_a_name_without_a_value_that_is_taken_again_and_again_is_an_error(tmp_path, monkeypatch, pauses):
+    def taken(source, target):
+        raise OSError(errno.EEXIST, "File exists")
+
+    monkeypatch.setattr(Path, "rename", taken)
+    with pytest.raises(StateError, match=r"name.*cannot be written: its name is taken, and nothing is stored there"):
+        await FolderStore(tmp_path).put_if_absent("name", b"value")
+    assert len(pauses) == 100
+
+
+async def test_a_parent_that_vanishes_again_and_again_is_an_error(tmp_path, monkeypatch, pauses):
+    def gone(source, target):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "rename", gone)
+    with pytest.raises(StateError, match="cannot be written"):
+        await FolderStore(tmp_path).put_if_absent("name", b"value")
+    assert len(pauses) == 100
+
+
+async def test_a_version_whose_value_is_missing_is_an_error(tmp_path, pauses):
+    store = FolderStore(tmp_path)
+    await store.put_if_absent("name", b"value")
+    (file,) = (tmp_path / "name.versions").glob("value-*")
+    file.unlink()
+    with pytest.raises(StateError, match=r"name\.versions cannot be read: the value of its current version is missing"):
+        await store.get("name")
+    assert pauses

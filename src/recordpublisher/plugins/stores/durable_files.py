@@ -35,7 +35,10 @@ def make_folder(folder: Path) -> None:
 def why_not_writable(folder: Path) -> str | None:
     """Why this user can neither write into a folder nor create it; None: it seems possible. Nothing is created."""
     try:
-        existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        above = (folder.absolute(), *folder.absolute().parents)
+        existing = next(path for path in above if path.exists() or path.is_symlink())
+        if not existing.exists():
+            return f"{existing} is a link to {existing.readlink()}, which does not exist"
         if not existing.is_dir():
             return f"{existing} is no folder"
         return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write into {existing}"

@@ -8,8 +8,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseError, StateError
+from recordpublisher.fetcher.conditional_store import (
+    ConditionalStore,
+    ConflictError,
+    VersionedValue,
+    new_version,
+    pause,
+)
+from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
 from .store_service import (
@@ -23,6 +29,7 @@ from .store_service import (
 
 T = TypeVar("T")
 _CREATE_SECONDS = 60
+_ATTEMPTS = 10
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
 """Placeholders for attribute names in expressions: some of these names are reserved words of DynamoDB."""
 
@@ -60,12 +67,14 @@ class DynamoDbStore(ConditionalStore):
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Update on the condition that there is no item."""
-        while True:
+        for attempt in range(_ATTEMPTS):
             try:
                 return await self._update(name, value, "attribute_not_exists(#item)", {})
             except ConflictError as error:
                 if error.current is not None:  # otherwise it was deleted meanwhile
                     raise
+            await pause(attempt)
+        raise StoreUnavailableError(f"{name} in {self.place} could not be written: it is there, and cannot be read")
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Update on the condition that the item has the version."""

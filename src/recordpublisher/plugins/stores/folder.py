@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ _AWAY = {
     errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
 }  # fmt: skip
 """The errors of a network file system that is away."""
-_ATTEMPTS = 1000
+_ATTEMPTS, _PUT_ATTEMPTS = 1000, 100
 _PAUSE_SECONDS = 0.001
 
 
@@ -47,20 +48,21 @@ class FolderStore(ConditionalStore):
     def __init__(
         self,
         folder: str | Path,
-        key: str = STATE_URI.key,
+        key: str | None = STATE_URI.key,
         properties: Properties | None = None,
         *,
         in_thread: bool = True,
     ) -> None:
-        """`folder`: a path, or a file: URI; the first value creates it. `key` is the property that has it; others are not needed.
+        """`folder`: a path, or a file: URI; the first value creates it. `key` is the property that has it; None: the folder is not
+        checked.
 
         Without `in_thread` the calls block, for callers without an event loop. Raises: ConfigurationError, also for a folder that this user
         can neither write nor create.
         """
-        self.place = path_of(str(folder), key)
+        self.place = str(folder) if key is None else path_of(str(folder), key)
         self._root = Path(self.place)
         self._uses_threads = in_thread
-        if (reason := why_not_writable(self._root)) is not None:
+        if key is not None and (reason := why_not_writable(self._root)) is not None:
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
 
     async def get(self, name: str) -> VersionedValue | None:
@@ -119,27 +121,36 @@ class FolderStore(ConditionalStore):
 
     def _put_if_absent(self, name: str, value: bytes) -> str:
         path, version = self._path(name), new_version()
-        aside = path.parent / f".{version}"
-        while True:
+        for _ in range(_PUT_ATTEMPTS):
             try:
-                make_folder(path.parent)
-                aside.mkdir()
-                write_file(aside / f"{_VALUE}{version}", value)
-                (aside / f"{_POINTER}{version}").touch()
-                sync(aside)
-                aside.rename(path)
-            except FileNotFoundError:  # a concurrent delete has removed the empty parent
-                continue
-            except OSError as error:
-                if error.errno not in _NAME_TAKEN:
-                    raise
+                if self._put_new(path, version, value):
+                    return version
                 if (current := _read(path)) is not None:  # otherwise it was deleted since then
-                    raise ConflictError(self.place, name, current) from error
-            else:
-                sync(path.parent)
-                return version
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+                    raise ConflictError(self.place, name, current)
+            except FileNotFoundError:  # a concurrent delete has removed the empty parent
+                pass
+            time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
+        raise StateError(f"{path} cannot be written: its name is taken, and nothing is stored there")
+
+    def _put_new(self, path: Path, version: str, value: bytes) -> bool:
+        """Write a folder aside and rename it; returns whether the name was free."""
+        make_folder(path.parent)
+        aside = path.parent / f".{version}"
+        try:
+            aside.mkdir()
+            write_file(aside / f"{_VALUE}{version}", value)
+            (aside / f"{_POINTER}{version}").touch()
+            sync(aside)
+            try:
+                aside.rename(path)
+            except OSError as error:
+                if error.errno in _NAME_TAKEN:
+                    return False
+                raise
+            sync(path.parent)
+            return True
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     def _compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         path, version = self._path(name), new_version()
@@ -201,11 +212,15 @@ def path_of(location: str, key: str) -> str:
 
 def _read(path: Path) -> VersionedValue | None:
     """The current value; read again if it was replaced between reading version and value."""
-    while (version := _version(path)) is not None:
-        with contextlib.suppress(FileNotFoundError):
+    for _ in range(_ATTEMPTS):
+        if (version := _version(path)) is None:
+            return None
+        try:
             file = path.with_suffix("") if version == _PLAIN_FILE else path / f"{_VALUE}{version}"
             return VersionedValue(file.read_bytes(), version)
-    return None
+        except FileNotFoundError:
+            time.sleep(_PAUSE_SECONDS)
+    raise StateError(f"{path} cannot be read: the value of its current version is missing")
 
 
 def _version(path: Path) -> str | None:

@@ -48,7 +48,7 @@ class FileSubtaskPositions:
 
     def __init__(self, path: Path) -> None:
         self._staged = StagedFiles(path)
-        self._store = FolderStore(path / HIDDEN / SUBTASKS)
+        self._store = FolderStore(path / HIDDEN / SUBTASKS, None)
         self._entry, self._version = _Entry(0, 1), ""
         self._commits = 0
         self._has_former = False

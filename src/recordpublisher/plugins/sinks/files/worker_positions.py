@@ -42,7 +42,7 @@ class FileWorkerPositions(WorkerPositions):
 
     def __init__(self, path: Path, commit_files: CommitFiles, on_join: Callable[[], None]) -> None:
         self._staged = StagedFiles(path)
-        self._store = FolderStore(path / HIDDEN / WORKERS)
+        self._store = FolderStore(path / HIDDEN / WORKERS, None)
         self._commit_files = commit_files
         self._on_join = on_join
         self._life = _Life("")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
@@ -18,6 +18,7 @@ from .postgresql_sessions import end_sessions, lock_table_creation, session_pref
 
 T = TypeVar("T")
 TABLE = "recordpublisher_state"
+_ATTEMPTS = 10
 
 
 class SqlStore(ConditionalStore):
@@ -59,13 +60,15 @@ class SqlStore(ConditionalStore):
         )
 
         def put(connection: Connection) -> str:
-            while not connection.execute(statement, row).rowcount:
+            for _ in range(_ATTEMPTS):
+                if connection.execute(statement, row).rowcount:
+                    return version
                 current = self._get(connection, name)
                 if current is not None and current.version == version:
                     return version
                 if current is not None:  # otherwise it was deleted meanwhile
                     raise ConflictError(self.place, name, current)
-            return version
+            raise StoreUnavailableError(f"{name} in {self.place} could not be written: it is there, and cannot be read")
 
         return await self._transaction(put)
 
