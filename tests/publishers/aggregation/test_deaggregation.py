@@ -288,3 +288,28 @@ async def test_f1_long_work_yields_to_the_event_loop():
     task.cancel()
     assert len(records) == 5 * STEP
     assert turns >= 4
+
+
+async def test_s4_foreign_sub_records_of_one_response_need_one_check_at_its_latest_arrival():
+    checked = []
+
+    async def drop(arrival_ms, is_misplaced):
+        checked.append((arrival_ms, is_misplaced))
+        return ForeignSubRecords.DROP
+
+    half = Shard("s", "shardId-0", hash_range=HashRange(0, 2**127))
+    data = aggregate(("a", b"1", "1"), ("b", b"2", str(2**128 - 5)))
+    await deaggregated(*(raw(data, str(n)) for n in range(1, 9)), shard=half, foreign_sub_records=drop)
+
+    assert checked == [(1500.0, False)]
+
+
+async def test_s4_the_first_dropped_sub_records_are_logged_with_what_to_do(caplog):
+    half = Shard("s", "shardId-0", hash_range=HashRange(0, 2**127))
+    data = aggregate(("a", b"1", "1"), ("b", b"2", str(2**128 - 5)))
+    await deaggregated(*(raw(data, str(n)) for n in range(1, 9)), shard=half)
+
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "s/shardId-0" in warning
+    assert "other shards" in warning
+    assert "put only keys of one shard into one record" in warning

@@ -5,6 +5,7 @@ import pytest
 from recordpublisher.publishers.aggregation.record_distribution import (
     FAILED_INTERVAL_SECONDS,
     MIN_INTERVAL_SECONDS,
+    PROVISIONED_INTERVAL_SECONDS,
     ForeignSubRecords,
     RecordDistributionCheck,
 )
@@ -131,5 +132,18 @@ def test_s4_a_misplaced_record_is_kept_where_keys_decide_now_but_did_not_always(
         old = service.clock.now_ms() - HOUR_MS
         decisions = [await check.foreign_sub_records(old, is_misplaced) for is_misplaced in (True, False)]
         assert decisions == [expected, DROP]
+
+    run_virtual(run())
+
+
+def test_s4_fresh_records_of_a_provisioned_stream_wait_for_a_second_at_most():
+    async def run():
+        service = Service()
+        service.is_switchable = False
+        check = service.check()
+        for _ in range(5):
+            began = service.clock.monotonic()
+            assert await check.foreign_sub_records(service.clock.now_ms()) is DROP
+            assert service.clock.monotonic() - began <= PROVISIONED_INTERVAL_SECONDS + 0.1
 
     run_virtual(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from ..positions import SequenceNumber, StartingPosition
 from ..records import RECORD_OVERHEAD_BYTES, RecordBatch, UserRecord
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
+from ..skipped_records import SkippedRecordsLog
 from .kpl_format import MAGIC, LongAggregate, SubRecords, parse_aggregate
 from .loop_yielder import STEP, LoopYielder
 from .owned_keys import OwnedKeys
@@ -18,6 +20,13 @@ from .record_distribution import ForeignSubRecords
 
 MAX_BATCH_BYTES = 4 * 2**20
 """A batch that takes this much memory (P6) gets no more sub-records: the next batch does."""
+
+_WHY_DROPPED = (
+    "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; a producer of another kind that "
+    "aggregates must do so too, or put only keys of one shard into one record"
+)
+
+log = logging.getLogger(__name__)
 
 
 async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRecords:
@@ -27,8 +36,8 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Sub-records whose hash key belongs to another shard are dropped or kept.
 
-    `foreign_sub_records` decides that for each record with such sub-records, by the record's arrival, epoch ms. Once keys do not decide
-    the shard (AUTO record distribution), every sub-record is kept without a check.
+    `foreign_sub_records` decides that once for each response with such sub-records, by the latest arrival of its records, epoch ms. Once
+    keys do not decide the shard (AUTO record distribution), every sub-record is kept without a check.
     """
 
     def __init__(
@@ -43,6 +52,9 @@ class Deaggregator:
         self._takes_all = shard.hash_range == HashRange()
         self._keys = OwnedKeys(shard.hash_range)
         self._foreign_sub_records = foreign_sub_records
+        self._latest_arrival_ms = 0.0
+        self._decisions: dict[bool, ForeignSubRecords] = {}
+        self._dropped_log = SkippedRecordsLog(log)
 
     def batches(
         self, response: ReadResponse, read_position: SequenceNumber | None, start: StartingPosition
@@ -51,6 +63,11 @@ class Deaggregator:
         batches = ResponseBatches(self, response, read_position, start.skip_through)
         self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
+
+    def begin_response(self, latest_arrival: float) -> None:
+        """A response with aggregates is expanded next. `latest_arrival`: of its records, epoch seconds."""
+        self._latest_arrival_ms = latest_arrival * 1000
+        self._decisions.clear()
 
     async def open(
         self, aggregate: LongAggregate, record: UserRecord, done: SequenceNumber | None
@@ -68,8 +85,8 @@ class Deaggregator:
         owned = self.owned(parts)
         if owned is not None:
             if opened.decision is None:
-                opened.decision = await self.decide(opened.record, opened.is_misplaced)
-            owned = self.kept(owned, opened.decision)
+                opened.decision = await self.decide(opened.is_misplaced)
+            owned = self.kept(owned, opened.decision, opened.record)
         opened.done += len(parts.data)
         await asyncio.sleep(0)
         return parts.user_records(opened.record, first, owned)
@@ -78,15 +95,22 @@ class Deaggregator:
         """For each of the sub-records, whether its hash key belongs to the shard; None when all do."""
         return None if self._takes_all else self._keys.owned(parts)
 
-    async def decide(self, record: UserRecord, is_misplaced: bool) -> ForeignSubRecords:
-        """What happens to foreign sub-records of a record. `is_misplaced`: the first one is foreign, whose hash key producers give to
-        the whole record."""
-        return await self._foreign_sub_records(record.arrival * 1000, is_misplaced)
+    async def decide(self, is_misplaced: bool) -> ForeignSubRecords:
+        """What happens to foreign sub-records of a record of this response. `is_misplaced`: the first one is foreign, whose hash key
+        producers give to the whole record."""
+        if is_misplaced not in self._decisions:
+            self._decisions[is_misplaced] = await self._foreign_sub_records(self._latest_arrival_ms, is_misplaced)
+        return self._decisions[is_misplaced]
 
-    def kept(self, owned: list[bool], decision: ForeignSubRecords) -> list[bool] | None:
+    def kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
         """Which sub-records are kept; None: all. Where keys decide, the KPL sends foreign ones again, to their own shard."""
         if decision is ForeignSubRecords.DROP:
             self.metrics.foreign_sub_records += owned.count(False)
+            self._dropped_log.skipped(
+                f"{owned.count(False)} of {len(owned)} sub-records of the aggregate {record.sequence_number} of {self.shard.key}",
+                _WHY_DROPPED,
+                shard=self.shard.key,
+            )
             return owned
         self._takes_all = decision is ForeignSubRecords.KEEP
         if decision is ForeignSubRecords.KEEP_UNCHECKED:
@@ -141,6 +165,8 @@ class ResponseBatches:
         """
         raw = response.records
         has_aggregates = any([record.data.startswith(MAGIC) for record in raw if record.data >= MAGIC])  # noqa: C419 - a list is faster
+        if has_aggregates:
+            deaggregator.begin_response(max([record.arrival for record in raw]))
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
         self._reversed = raw[::-1] if has_aggregates else []  # taken from its end, so that what was expanded is freed
@@ -210,7 +236,7 @@ class ResponseBatches:
             return
         owned = deaggregator.owned(aggregate)
         if owned is not None:
-            owned = deaggregator.kept(owned, await deaggregator.decide(record, not owned[0]))
+            owned = deaggregator.kept(owned, await deaggregator.decide(not owned[0]), record)
         expanded.records += records_after(aggregate.user_records(record, 0, owned), self._done)
         expanded.raw_bytes += len(record.data)
         if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):

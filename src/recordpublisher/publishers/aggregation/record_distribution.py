@@ -16,7 +16,7 @@ from ..retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger(__name__)
 
-MIN_INTERVAL_SECONDS = 10.0
+MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
 """Between two requests for one stream: an account has 20 DescribeStreamSummary calls a second."""
 FAILED_INTERVAL_SECONDS = 600.0
 """Between two requests after one that failed: the permission may be granted later."""
@@ -45,7 +45,8 @@ class RecordDistributionCheck:
     """Owns what is known about one stream. AUTO is never forgotten: records that were put at that time may still be read.
 
     The distribution can change while the stream is read. So a response "by key" holds only for records that were put before the request.
-    For later records the request is sent again, at most every 10 s, and their shard waits for the response.
+    For later records the request is sent again, at most every 10 s, and their shard waits for the response. A stream in provisioned mode
+    is requested again after a second: its mode must be changed first, so this is rarely needed, and its shards hardly wait.
     """
 
     def __init__(self, port: DistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -78,7 +79,8 @@ class RecordDistributionCheck:
             return ForeignSubRecords.DROP
         async with self._request_lock:
             if not self._is_auto and not self._has_failed_lately() and not self._is_known_by_key(read_at, arrival_ms):
-                await asyncio.sleep(max(0.0, self._requested_at + MIN_INTERVAL_SECONDS - self._clock.monotonic()))
+                interval = MIN_INTERVAL_SECONDS if self._is_switchable else PROVISIONED_INTERVAL_SECONDS
+                await asyncio.sleep(max(0.0, self._requested_at + interval - self._clock.monotonic()))
                 await self._request()
         if self._is_auto:
             return ForeignSubRecords.KEEP
