@@ -18,9 +18,9 @@ from recordpublisher.publishers.shards import hash_key_from
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .failure_handler import FailedRecord
-from .metric_definitions import KINESIS_SINK_METRICS
 from .pending_record import PendingRecord, SourceShard, size_of
 from .settings import KinesisSinkSettings, QueueLimit
+from .statistics import KINESIS_SINK_METRICS
 from .writer import KinesisWriter
 from .written_states import WrittenStates
 

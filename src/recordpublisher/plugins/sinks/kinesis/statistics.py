@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from recordpublisher.fetcher.metric_types import MetricType
+
 _HALVE_AFTER = 10_000
 """Records after which older ones count half, so that the mean follows a change of size."""
 
@@ -44,38 +46,55 @@ class MeanSize:
         return self._bytes / self._records if self._records else 0.0
 
 
+COUNTER, GAUGE = MetricType.COUNTER, MetricType.GAUGE
+KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
+    "outstandingRecordsCount": (GAUGE, "records", "accepted and not yet acknowledged"),
+    "outstandingBytes": (GAUGE, "bytes", "of the records not yet acknowledged, as held in memory"),
+    "queueLimit": (GAUGE, "records", "current limit in records; null: only bytes are limited"),
+    "queueLimitBytes": (GAUGE, "bytes", "current limit in bytes"),
+    "waitingWrites": (GAUGE, "calls", "`put` and `write` calls that wait for capacity"),
+    "openRequests": (GAUGE, "calls", "PutRecords calls that have not ended"),
+    "shards": (GAUGE, "shards", "open shards of the stream, as last listed"),
+    "meanRecordBytes": (GAUGE, "bytes", "recent mean of data and key of a user record"),
+    "backpressureCycles": (COUNTER, "checks", "checks for capacity by a waiting write that found none"),
+    "numRecordsOut": (COUNTER, "records", "user records acknowledged"),
+    "numBytesOut": (COUNTER, "bytes", "bytes of data and keys acknowledged"),
+    "numRecordsOutErrors": (COUNTER, "records", "user records rejected or given up"),
+    "kinesisRecords": (COUNTER, "records", "Kinesis records acknowledged: fewer than user records with aggregation"),
+    "requests": (COUNTER, "calls", "PutRecords calls that ended, failed ones included"),
+    "failedRequests": (COUNTER, "calls", "calls that failed as a whole and are retried"),
+    "retries": (COUNTER, "records", "Kinesis records sent again"),
+    "throttles": (COUNTER, "records", "Kinesis records throttled by a shard"),
+    "misroutedRecords": (
+        COUNTER,
+        "records",
+        "user records sent again: their aggregate reached another shard than expected (a reshard)",
+    ),
+    "shardMapRefreshes": (COUNTER, "calls", "shard listings after the first"),
+    "currentSendTimeMs": (GAUGE, "ms", "duration of the last PutRecords call"),
+}
+
+
 @dataclass(slots=True)
 class SinkMetrics:
-    """Counters of one sink; Flink's names where Flink has them."""
+    """Counters of one sink, under the names of `KINESIS_SINK_METRICS` in Python's form."""
 
     backpressure_cycles: int = 0
-    """Checks for capacity by a waiting write that found none (Flink: backpressureCycles)."""
     num_records_out: int = 0
-    """User records acknowledged."""
     num_bytes_out: int = 0
-    """Bytes of data and keys acknowledged."""
     num_records_out_errors: int = 0
-    """User records rejected or given up."""
     kinesis_records: int = 0
-    """Kinesis records acknowledged: fewer than user records with aggregation."""
     requests: int = 0
-    """PutRecords calls that ended, failed ones included."""
     failed_requests: int = 0
-    """Calls that failed as a whole."""
     retries: int = 0
-    """Kinesis records sent again."""
     throttles: int = 0
-    """Kinesis records throttled by a shard."""
     misrouted_records: int = 0
-    """User records sent again because their aggregate reached another shard than expected (a reshard)."""
     shard_map_refreshes: int = 0
-    """Shard listings after the first."""
     current_send_time_ms: int = 0
-    """Gauge: duration of the last call (Flink: currentSendTime)."""
 
     def as_dict(self, **gauges: Any) -> dict[str, Any]:
         """The given gauges and these counters, by their public names."""
-        return {**gauges, **{_camel(each.name): getattr(self, each.name) for each in fields(self)}}
+        return {**gauges, **{_camel(field.name): getattr(self, field.name) for field in fields(self)}}
 
 
 def _camel(name: str) -> str:

@@ -11,7 +11,7 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
-from .pending_record import PendingBatch
+from .unhandled_record import UnhandledBatch
 
 _PROGRESS = frozenset(
     ("position", "subSequenceNumber", "continuation", "watermark", "ended", "arrivalMs", "tipMs", "waitingForParents")
@@ -25,8 +25,8 @@ class ShardProgress:
     __slots__ = ("batches", "handled", "is_revoked", "states", "within")
 
     def __init__(self) -> None:
-        self.batches: deque[PendingBatch] = deque()
-        self.states: deque[tuple[PendingBatch, Mapping[str, Any]]] = deque()
+        self.batches: deque[UnhandledBatch] = deque()
+        self.states: deque[tuple[UnhandledBatch, Mapping[str, Any]]] = deque()
         """States of earlier checkpoints, each with the last batch that must be handled before it may be stored."""
         self.handled: Mapping[str, Any] | None = None
         """The newest of them that may be stored."""

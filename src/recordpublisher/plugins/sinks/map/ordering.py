@@ -10,7 +10,7 @@ from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.shards import Shard
 
-from .pending_record import KeyQueue, PendingBatch, PendingRecord
+from .unhandled_record import KeyQueue, UnhandledBatch, UnhandledRecord
 
 
 class Ordering(Enum):
@@ -29,17 +29,17 @@ class ReadyRecords:
     """Owns every record that waits to be handled. `queue` has those that may be taken; the others wait for one with the same key."""
 
     def __init__(self, ordering: Ordering) -> None:
-        self.queue: deque[PendingRecord] = deque()
+        self.queue: deque[UnhandledRecord] = deque()
         self._ordering = ordering
         self._queues: dict[str, dict[str, KeyQueue]] = {}
         """By stream and key."""
         self._lineage = ShardLineage()
 
-    def add(self, pending: PendingBatch) -> None:
+    def add(self, pending: UnhandledBatch) -> None:
         """Add a batch's records, in order."""
         batch, ready = pending.batch, self.queue
         if self._ordering is Ordering.NONE:
-            ready.extend([PendingRecord(record, index, pending) for index, record in enumerate(batch)])
+            ready.extend([UnhandledRecord(record, index, pending) for index, record in enumerate(batch)])
             return
         queues = self._queues.setdefault(batch.stream, {})
         is_per_key, key = self._ordering is Ordering.PER_KEY, batch.shard_id
@@ -48,26 +48,26 @@ class ReadyRecords:
         for index, record in enumerate(batch):
             if is_per_key:
                 if record.partition_key is None:  # AUTO record distribution: a record without a key has no order
-                    ready.append(PendingRecord(record, index, pending))
+                    ready.append(UnhandledRecord(record, index, pending))
                     continue
                 key = record.partition_key
             queue = queues.get(key)
             if queue is None:
                 queues[key] = queue = KeyQueue(key, queues)
-                ready.append(PendingRecord(record, index, pending, queue))
+                ready.append(UnhandledRecord(record, index, pending, queue))
             elif queue.waiting is None:
-                queue.waiting = deque((PendingRecord(record, index, pending, queue),))
+                queue.waiting = deque((UnhandledRecord(record, index, pending, queue),))
             else:
-                queue.waiting.append(PendingRecord(record, index, pending, queue))
+                queue.waiting.append(UnhandledRecord(record, index, pending, queue))
 
     def learn(self, state: State) -> None:
         """The state of a checkpoint names the parents of each shard."""
         if self._ordering is Ordering.PER_SHARD:
             self._lineage.learn(state)
 
-    def take(self, count: int) -> list[PendingRecord]:
+    def take(self, count: int) -> list[UnhandledRecord]:
         """Take up to `count` records that may be handled together; those of one key are in order."""
-        taken: list[PendingRecord] = []
+        taken: list[UnhandledRecord] = []
         while self.queue and len(taken) < count:
             item = self.queue.popleft()
             taken.append(item)
@@ -87,9 +87,9 @@ class ReadyRecords:
             if not child.unfinished_parents:
                 self.finish(child)
 
-    def take_revoked(self) -> list[PendingRecord]:
+    def take_revoked(self) -> list[UnhandledRecord]:
         """Take all records of revoked shards that wait."""
-        revoked: list[PendingRecord] = []
+        revoked: list[UnhandledRecord] = []
         for queues in self._queues.values():
             for key_queue in queues.values():
                 if key_queue.waiting:
@@ -114,7 +114,7 @@ class ReadyRecords:
                 key_queue.waiting = key_queue.children = None
             queues.clear()
 
-    def take_again(self, items: Sequence[PendingRecord]) -> None:
+    def take_again(self, items: Sequence[UnhandledRecord]) -> None:
         """These were taken of one key, or are one record without a key, and must be handled again before the key's other records."""
         first, others = items[0], items[1:]
         self.queue.append(first)

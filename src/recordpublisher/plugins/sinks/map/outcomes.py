@@ -15,8 +15,8 @@ from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, for_log
 
 from .ordering import ReadyRecords
-from .pending_record import PendingRecord
 from .settings import MapSettings, OnFailure
+from .unhandled_record import UnhandledRecord
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 _BASE_MS, _MAX_MS, _EXPONENT = 200, 10_000, 2.0
@@ -51,7 +51,7 @@ class Outcomes:
         on_changed: Callable[[bool], None],
     ) -> None:
         self.counts = Counts()
-        self.rejected: deque[tuple[PendingRecord, str]] = deque()
+        self.rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self.error: BaseException | None = None
         self._settings = settings
         self._ready = ready
@@ -61,7 +61,7 @@ class Outcomes:
         self._skipped_log = SkippedRecordsLog(log)
         self._retry_timers: set[asyncio.TimerHandle] = set()
 
-    def handled(self, item: PendingRecord) -> None:
+    def handled(self, item: UnhandledRecord) -> None:
         """A record is done with. The next one of its key is released by `ReadyRecords.finish`."""
         counts, pending = self.counts, item.pending
         counts.outstanding -= 1
@@ -71,7 +71,7 @@ class Outcomes:
             pending.shard.drop_handled()
             self._on_changed(False)
 
-    def failed(self, items: Sequence[PendingRecord], error: Exception) -> None:
+    def failed(self, items: Sequence[UnhandledRecord], error: Exception) -> None:
         """The first of these records of one key failed; the others come after it and must be handled after it."""
         item = items[0]
         item.attempts += 1
@@ -103,7 +103,7 @@ class Outcomes:
             self._ready.finish(item.key_queue)
         self._on_ready()
 
-    def expired(self, item: PendingRecord) -> None:
+    def expired(self, item: UnhandledRecord) -> None:
         """The record is older than `max_age`. The next one of its key is released by `ReadyRecords.finish`."""
         self.counts.expired += 1
         self._give_up(item, f"older than max_age ({self._settings.max_age:g} s)")
@@ -120,7 +120,7 @@ class Outcomes:
         for timer in self._retry_timers:
             timer.cancel()
 
-    def _give_up(self, item: PendingRecord, reason: str, error: Exception | None = None) -> None:
+    def _give_up(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
         if self._settings.on_failure is OnFailure.DEAD_LETTER:
             self.counts.dead_letters += 1
             self.rejected.append((item, reason))  # it is handled when the job has taken it
@@ -130,7 +130,7 @@ class Outcomes:
             self._skipped_log.skipped(str(item), reason, error, item.pending.batch.shard.key)
             self.handled(item)
 
-    def _handle_again(self, items: Sequence[PendingRecord]) -> None:
+    def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:
         """Those of revoked shards are not: other processes handle them."""
         left = [item for item in items if not item.pending.shard.is_revoked]
         for item in items:
@@ -142,7 +142,7 @@ class Outcomes:
             self._ready.finish(items[0].key_queue)
         self._on_ready()
 
-    def _retry_later(self, items: Sequence[PendingRecord], seconds: float) -> None:
+    def _retry_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
         def retry() -> None:
             self._retry_timers.discard(timer)
             self._handle_again(items)

@@ -11,8 +11,8 @@ from recordpublisher.publishers.errors import SinkError
 
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
-from .pending_record import PendingRecord
 from .settings import MapSettings
+from .unhandled_record import UnhandledRecord
 from .worker_pool import JobPermission
 
 
@@ -66,7 +66,7 @@ class Processing:
         for group in _by_key(taken):
             self._finish_group(group, old, errors)
 
-    def _finish_group(self, group: Sequence[PendingRecord], old: set[int], errors: dict[int, Exception]) -> None:
+    def _finish_group(self, group: Sequence[UnhandledRecord], old: set[int], errors: dict[int, Exception]) -> None:
         """Records of one key: those behind one that failed are handled again after it, so that the order holds."""
         for index, item in enumerate(group):
             if id(item) in old:
@@ -80,7 +80,7 @@ class Processing:
         if group[0].key_queue is not None:
             self._ready.finish(group[0].key_queue)
 
-    async def _handle_list(self, items: list[PendingRecord], errors: dict[int, Exception]) -> None:
+    async def _handle_list(self, items: list[UnhandledRecord], errors: dict[int, Exception]) -> None:
         """Call the handler with these; if it raises, with each half, until the record that fails stands alone."""
         if not items:
             return
@@ -100,20 +100,20 @@ class Processing:
             others = [item for item in items[middle:] if id(item.key_queue) not in failed]
             await self._handle_list(await self._permission.wait(others), errors)
 
-    def _is_too_old(self, item: PendingRecord) -> bool:
+    def _is_too_old(self, item: UnhandledRecord) -> bool:
         max_age = self._settings.max_age
         return max_age is not None and self._clock.now_ms() - item.record.arrival_millis > max_age * 1000
 
 
-def _by_key(items: Iterable[PendingRecord]) -> list[list[PendingRecord]]:
+def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
     """The records of each key, in order; a record without a key stands alone."""
-    groups: dict[int, list[PendingRecord]] = {}
+    groups: dict[int, list[UnhandledRecord]] = {}
     for item in items:
         groups.setdefault(id(item if item.key_queue is None else item.key_queue), []).append(item)
     return list(groups.values())
 
 
-def _failed_items(items: Sequence[PendingRecord], returned: Any) -> list[PendingRecord]:
+def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
     """The items whose records the handler has returned. Raises: SinkError for anything else than such records."""
     if returned is None:
         return []

@@ -16,9 +16,9 @@ from .handled_positions import HandledPositions
 from .handler import Handler
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
-from .pending_record import PendingBatch
 from .processing import Processing
 from .settings import MapSettings
+from .unhandled_record import UnhandledBatch
 from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -117,7 +117,7 @@ class MapSink(Sink):
         await self._wait_until(self._is_below_limit)
         if shard.is_revoked:
             return
-        pending = PendingBatch(batch, shard)
+        pending = UnhandledBatch(batch, shard)
         counts = self._outcomes.counts
         counts.outstanding += pending.remaining
         counts.held_bytes += pending.held_bytes

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from recordpublisher.fetcher.sink import SinkContext
 
 from .handler import is_cancelled
-from .pending_record import PendingRecord
+from .unhandled_record import UnhandledRecord
 
 _PERMISSION_POLL_SECONDS = 0.1
 _TURN_SECONDS = 0.005
@@ -98,7 +98,7 @@ class WorkerPool:
 class BatchWait:
     """A batch may be taken when `size` records are ready, `seconds` after the first of them, or at once while all must be handled."""
 
-    def __init__(self, queue: deque[PendingRecord], size: int, seconds: float, wake: Callable[[], None]) -> None:
+    def __init__(self, queue: deque[UnhandledRecord], size: int, seconds: float, wake: Callable[[], None]) -> None:
         self._queue = queue
         self._size = size
         self._seconds = seconds
@@ -150,7 +150,7 @@ class JobPermission:
             self._timer = asyncio.get_running_loop().call_later(_PERMISSION_POLL_SECONDS, self._ask_again)
         return False
 
-    async def wait(self, items: Sequence[PendingRecord]) -> list[PendingRecord]:
+    async def wait(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
         """Wait until a handler may be called. Returns the items that are still this process's: those of revoked shards are not."""
         while True:
             left = [item for item in items if not item.pending.shard.is_revoked]

@@ -18,8 +18,7 @@ from recordpublisher.publishers.records import RecordBatch
 from .positions import MAX_JOB_NAME, PositionTable
 from .row_buffer import RowBuffer
 from .target_table import TargetTable
-from .worker_positions import SqlWorkerPositions
-from .worker_table import WorkerTable
+from .worker_positions import SqlWorkerPositions, WorkerTable
 
 POSITIONS, WORKERS = "recordpublisher_positions", "recordpublisher_workers"
 

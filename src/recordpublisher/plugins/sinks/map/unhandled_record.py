@@ -1,4 +1,4 @@
-"""PendingRecord: one record that was written to the sink and is not handled yet; with its batch, and with the queue of its key."""
+"""UnhandledRecord: one record that was written to the sink and is not handled yet; with its batch, and with the queue of its key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .handled_positions import ShardProgress
 
 RECORD_OBJECT_BYTES = 330
-"""Memory of a `Record`, its `PendingRecord` and its `KeyQueue`, beside what the batch holds; measured with a key for each record."""
+"""Memory of a `Record`, its `UnhandledRecord` and its `KeyQueue`, beside what the batch holds; measured with a key for each record."""
 
 
-class PendingBatch:
+class UnhandledBatch:
     """A batch of which some records are not handled yet. Its memory counts until all of them are."""
 
     __slots__ = ("_unhandled", "batch", "held_bytes", "remaining", "shard")
@@ -49,17 +49,17 @@ class KeyQueue(msgspec.Struct, gc=False, eq=False):
 
     key: str
     queues: dict[str, KeyQueue]
-    waiting: deque[PendingRecord] | None = None
+    waiting: deque[UnhandledRecord] | None = None
     unfinished_parents: int = 0
     children: list[KeyQueue] | None = None
 
 
-class PendingRecord(msgspec.Struct, gc=False, eq=False):
+class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     """`index` is the record's place in its batch; `key_queue` is None when no other record has to wait for this one."""
 
     record: Record
     index: int
-    pending: PendingBatch
+    pending: UnhandledBatch
     key_queue: KeyQueue | None = None
     attempts: int = 0
 
