@@ -107,3 +107,22 @@ async def test_a_version_whose_value_is_missing_is_an_error(tmp_path, pauses):
     with pytest.raises(StateError, match=r"name\.versions cannot be read: the value of its current version is missing"):
         await store.get("name")
     assert pauses
+
+
+@pytest.mark.parametrize("name", ["../victim", "a/../../victim", "/victim", ".."])
+async def test_a_name_outside_the_folder_is_refused(tmp_path, name):
+    victim = FolderStore(tmp_path)
+    await victim.put_if_absent("victim", b"kept")
+    store = FolderStore(tmp_path / "state")
+    for call in (
+        store.get(name),
+        store.put_if_absent(name, b"1"),
+        store.compare_and_set(name, b"1", "v"),
+        store.delete(name),
+        store.list(f"{name}/"),
+        store.list_names(f"{name}/"),
+        store.list_versions(f"{name}/"),
+    ):
+        with pytest.raises(StateError, match="is no name of a value in"):
+            await call
+    assert (await victim.get("victim")).value == b"kept"

@@ -109,7 +109,13 @@ class FolderStore(ConditionalStore):
         await self._run(delete)
 
     def _path(self, name: str) -> Path:
-        return self._root / f"{name}{_SUFFIX}"
+        return self._root / f"{self._checked(name)}{_SUFFIX}"
+
+    def _checked(self, name: str) -> str:
+        """Raises: StateError for a name outside the folder, as a document of somebody else may contain one."""
+        if name.startswith("/") or ".." in name.split("/"):
+            raise StateError(f"{name!r} is no name of a value in {self.place}")
+        return name
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Run file operations. A write that has begun is finished even if its caller is cancelled."""
@@ -171,7 +177,7 @@ class FolderStore(ConditionalStore):
     def _names(self, prefix: str, before: str | None = None) -> Sequence[str]:
         """The names with the prefix, sorted."""
         found: list[str] = []
-        waiting = [prefix.rpartition("/")[0]]
+        waiting = [self._checked(prefix).rpartition("/")[0]]
         while waiting:
             above = waiting.pop()
             for child, is_folder in _children(self._root / above):

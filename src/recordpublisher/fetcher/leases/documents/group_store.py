@@ -123,7 +123,12 @@ class GroupStore:
         return await self._call(self._store.compare_and_set(name, content, expected))
 
     def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
-        return Stored(WorkerRecord.from_bytes(value.value, self._place(name)), value.version)
+        record = WorkerRecord.from_bytes(value.value, self._place(name))
+        if f"{WORKERS}{record.worker}" != name:
+            raise StateError(
+                f"{self._place(name)} is the record of worker {record.worker!r}: delete it, if no worker of this group has that name"
+            )
+        return Stored(record, value.version)
 
     def _place(self, name: str) -> str:
         return f"{name} in {self._store.place}"
