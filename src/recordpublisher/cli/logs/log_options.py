@@ -30,7 +30,7 @@ def _setter(name: str) -> Callable[[typer.Context, bool], bool]:
 
 
 VERBOSE_HELP = "Show on stderr what happens."
-DEBUG_HELP = "Show tracebacks and every log line."
+DEBUG_HELP = "Show tracebacks, and every log line of this package."
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP, callback=_setter("verbose"))]
 Debug = Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, callback=_setter("debug"))]
 
