@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from .publishers.extras import install_command
+from .extras import install_command
 
 
 def main() -> None:

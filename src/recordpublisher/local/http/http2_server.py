@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import hdrs
 from multidict import CIMultiDict
 
+from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.extras import install_command
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate

@@ -13,8 +13,8 @@ from typing import Any
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
+from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.extras import install_command
 
 from .protobuf import pool_of_descriptors
 

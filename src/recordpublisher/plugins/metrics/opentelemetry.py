@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from recordpublisher.extras import install_command
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties

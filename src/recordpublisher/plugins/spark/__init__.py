@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.publishers.extras import install_command
+from recordpublisher.extras import install_command
 
 if TYPE_CHECKING:
     from .data_source import KinesisSource

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.publishers.extras import install_command
+from recordpublisher.extras import install_command
 
 try:
     import pyarrow as pa

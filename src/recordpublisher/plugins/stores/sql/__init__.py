@@ -1,6 +1,6 @@
 """PostgreSQL and SQLite (extra `sql`): connection, retried transactions and the conditional store. Start at `sql_store.py`."""
 
-from recordpublisher.publishers.extras import install_command
+from recordpublisher.extras import install_command
 
 try:
     import sqlalchemy  # noqa: F401 - only to name the missing extra

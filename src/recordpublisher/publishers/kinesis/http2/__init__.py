@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.extras import install_command
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 from recordpublisher.publishers.properties.properties import Properties
 
