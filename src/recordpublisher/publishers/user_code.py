@@ -24,7 +24,7 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 def check_user_function(name: str, function: object, valid: str, *, is_plain: bool = False) -> None:
     """Raises: ConfigurationError for what cannot be called and for a generator function; with `is_plain` for an async one, too."""
     if not callable(function):
-        raise ConfigurationError(name, function, valid)
+        raise ConfigurationError(name, f"{function!r:.100}", valid)
     if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
         raise ConfigurationError(
             name, function, valid, reason="it is a generator: calling it would run none of its code"

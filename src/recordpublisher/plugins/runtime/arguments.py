@@ -10,6 +10,7 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import check_user_function
 
 
 def checked_properties(given: Mapping[str, object] | None, settings: JobSettings, **arguments: object) -> Properties:
@@ -44,9 +45,9 @@ def check_store(store: object) -> None:
 
 
 def check_function(name: str, function: Callable[..., Any] | None, valid: str = "a function of a Record") -> None:
-    """`function` is None or callable. Raises: ConfigurationError."""
-    if function is not None and not callable(function):
-        raise ConfigurationError(name, _shown(function), valid)
+    """`function` is None or a plain function. Raises: ConfigurationError."""
+    if function is not None:
+        check_user_function(name, function, valid, is_plain=True)
 
 
 def checked_snapshots(restore: State | Sequence[State] | None) -> tuple[State, ...]:
