@@ -32,6 +32,22 @@ def test_what_was_shown_is_read(tmp_path):
         ('{"shard": 7, "start": "TRIM_HORIZON"}', "line 2"),
         ('{"shard": "orders", "start": "TRIM_HORIZON"}', "line 2 .*'orders': it must be stream/shard-id"),
         ('{"shard": "orders/a", "start": "SOON"}', "line 2 .*SOON"),
+        (
+            '{"shard": "orders/a", "start": "TRIM_HORIZON", "ended": "false"}',
+            "line 2 .*ended is 'false', which is no bool",
+        ),
+        ('{"shard": "orders/a", "start": "TRIM_HORIZON", "watermark": "5"}', "line 2 .*watermark is '5'"),
+        ('{"shard": "orders/a", "start": "TRIM_HORIZON", "watermark": true}', "line 2 .*watermark is True"),
+        ('{"shard": "orders/a", "start": "TRIM_HORIZON", "parents": "a"}', "line 2 .*parents is 'a'"),
+        (
+            '{"shard": "orders/a", "start": "TRIM_HORIZON", "position": "%s"}' % ("9" * 5_000),
+            "line 2 .*no sequence number",
+        ),
+        ('{"shard": "orders/a", "start": "TRIM_HORIZON", "position": %s}' % ("9" * 5_000), "line 2 .*"),
+        (
+            '{"shard": "orders/a", "start": "TRIM_HORIZON", "position": "1", "subSequenceNumber": -1}',
+            "line 2 .*negative",
+        ),
         (f'{{"shard": "{SHARDS[0]}", "start": "TRIM_HORIZON"}}', f"line 2 .*{SHARDS[0]} a second time"),
     ],
 )

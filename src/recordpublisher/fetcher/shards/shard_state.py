@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+
+T = TypeVar("T")
+MAX_DIGITS = 256
+"""Of a sequence number that is stored; those of Kinesis have 56."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +67,36 @@ class ShardState:
     def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
         """The inverse of `to_json`. Raises: StateError when it does not fit."""
         try:
-            sequence = entries.get("position")
             return cls(
                 start=start_from_json(entries["start"]),
-                position=None
-                if sequence is None
-                else SequenceNumber(str(sequence), int(entries.get("subSequenceNumber", WHOLE_RECORD))),
-                continuation=entries.get("continuation"),
-                watermark=entries.get("watermark"),
-                ended=bool(entries.get("ended", False)),
-                arrival_ms=entries.get("arrivalMs"),
-                tip_ms=entries.get("tipMs"),
-                parents=tuple(entries.get("parents", ())),
-                waiting=bool(entries.get("waitingForParents", False)),
+                position=_position(entries),
+                continuation=_typed(entries, "continuation", str),
+                watermark=_typed(entries, "watermark", int),
+                ended=_typed(entries, "ended", bool) or False,
+                arrival_ms=_typed(entries, "arrivalMs", int),
+                tip_ms=_typed(entries, "tipMs", int),
+                parents=tuple(_typed(entries, "parents", list) or ()),
+                waiting=_typed(entries, "waitingForParents", bool) or False,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error
+
+
+def _position(entries: Mapping[str, Any]) -> SequenceNumber | None:
+    sequence, part = entries.get("position"), _typed(entries, "subSequenceNumber", int)
+    if sequence is None:
+        return None
+    if len(str(sequence)) > MAX_DIGITS or (part is not None and part < 0):
+        raise ValueError("the position is no sequence number, or has a negative sub-sequence number")
+    return SequenceNumber(str(sequence), WHOLE_RECORD if part is None else part)
+
+
+def _typed(entries: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """The entry, None without one. Raises: TypeError for one of another type; a truth value is no number."""
+    value = entries.get(name)
+    if value is not None and type(value) is not kind:
+        raise TypeError(f"{name} is {value!r}, which is no {kind.__name__}")
+    return value
 
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
