@@ -168,5 +168,5 @@ def test_an_event_time_bound_stops_every_shard_before_it():
 
     assert result.reason is EndReason.EVENT_TIME
     assert [time for shard, time in sink.rows if shard == "b"] == list(range(60, 70))
-    assert result.shards["s/a"].next_watermark == 70
-    assert result.shards["s/a"].past_event_time
+    assert result.shards["s/a"].seen.next_watermark == 70
+    assert result.shards["s/a"].seen.past_event_time

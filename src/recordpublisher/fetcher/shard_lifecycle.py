@@ -10,11 +10,10 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
 from .dependencies import FetcherDependencies
-from .leases.current_worker import CurrentWorker
 from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.bounds import Bounds, EndReason
 from .pipeline.emitter import AlwaysOpenGate, Emitter
-from .pipeline.lease_gate import LeaseGate
+from .pipeline.lease_gate import CurrentWorker, LeaseGate
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.read_intake import ReadIntake
 from .pipeline.read_tasks import ReadTasks, is_deleted_stream

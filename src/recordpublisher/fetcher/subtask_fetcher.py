@@ -10,7 +10,6 @@ from recordpublisher.publishers.positions import StartingPosition
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
-from .leases.current_worker import CurrentWorker
 from .leases.lease_counts import LeaseCounts
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor
@@ -21,6 +20,7 @@ from .monitoring.readiness import reasons_not_ready
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
+from .pipeline.lease_gate import CurrentWorker
 from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
@@ -180,7 +180,7 @@ class SubtaskFetcher:
 
     def _open_monitoring(self, start: StartingPosition) -> None:
         dependencies, shards = self._dependencies, self._shards
-        self._alarm_monitor.observer.start = start
+        self._alarm_monitor.start_at(start)
         self._status_logger = StatusLogger(
             dependencies.subtask,
             shards.table,

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.leases.documents.first_group import store_as_group
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore, create_table
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.first_group import store_as_group
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing import run_virtual
 
@@ -111,3 +111,24 @@ def test_a_worker_that_has_opened_before_a_subtask_began_ends_when_it_finds_the_
         return await GroupStore(group.store).read_table()
 
     assert run_virtual(story()) is None
+
+
+def test_a_group_whose_store_does_not_answer_the_second_look_keeps_its_table_and_positions():
+    """Others may use the table already."""
+
+    async def story():
+        store = MemoryStore()
+        list_names, looks = store.list_names, []
+
+        async def unavailable_the_second_time(prefix, before=None):
+            looks.append(prefix)
+            if len(looks) == 2:
+                raise StoreUnavailableError("no answer")
+            return await list_names(prefix, before)
+
+        store.list_names = unavailable_the_second_time
+        with pytest.raises(StoreUnavailableError):
+            await store_as_group(store, STATES)
+        return sorted(name.split("/")[1] for name in store.values)
+
+    assert run_virtual(story()) == ["leases", "positions", "workers"]

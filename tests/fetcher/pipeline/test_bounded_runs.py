@@ -36,7 +36,7 @@ def test_a_shard_that_keeps_growing_does_not_prevent_the_end_of_a_run():
     first, rows_of_first = run_virtual(job())
 
     assert first.reason is EndReason.TIP
-    assert [first.shards[f"s/busy-{n}"].at_tip for n in range(3)] == [True] * 3
+    assert [first.shards[f"s/busy-{n}"].seen.at_tip for n in range(3)] == [True] * 3
     assert all(sum(shard == f"busy-{n}" for shard, _ in rows_of_first) < 10 for n in range(3))
     assert sorted(sink.rows) == sorted([(s.shard.shard_id, t) for s in source.shards.values() for t in s.times])
 
@@ -66,6 +66,28 @@ def test_a_run_that_leaves_records_of_its_last_read_is_not_at_the_tip():
 
     _, result = run_virtual(read(source, sink, Bounds(max_records=3)))
 
-    outcome = result.shards["s/a"]
+    outcome = result.shards["s/a"].seen
     assert outcome.tip_seen_ms is not None, "the last read stood at the tip"
     assert (result.records, outcome.at_tip) == (3, False)
+
+
+def test_a_shard_that_ended_in_a_bounded_run_holds_the_watermark_for_its_child_elsewhere():  # W5
+    source, sink = ScriptedSource(per_read=10), RecordingSink()
+    source.add("a", 1, 2, 3)
+    source.add("z", *range(1, 20))
+    source.split("a", "b")
+
+    async def job():
+        of_another = {"b": 1}
+        fetcher = make_fetcher(
+            source,
+            sink,
+            assigner=lambda shard, parallelism: of_another.get(shard.shard_id, 0),
+            parallelism=2,
+            is_endless=lambda stream: True,
+        )
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=5))
+        return fetcher.metrics()["subtask"]["blockingShard"]
+
+    assert run_virtual(job()) == "s/a"

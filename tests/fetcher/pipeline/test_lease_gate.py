@@ -3,9 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
-from recordpublisher.fetcher.leases.current_worker import CurrentWorker
 from recordpublisher.fetcher.leases.write_permission import WritePermission
-from recordpublisher.fetcher.pipeline.lease_gate import LeaseGate
+from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.virtual_time import VirtualClock

@@ -78,4 +78,4 @@ async def test_a_read_of_no_records_moves_no_position(reader):
 
     assert (sink.records, result.records) == ([], 0)
     assert result.shards["orders/a"].state == START
-    assert not result.shards["orders/a"].at_tip
+    assert not result.shards["orders/a"].seen.at_tip

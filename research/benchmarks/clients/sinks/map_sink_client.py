@@ -10,9 +10,8 @@ import time
 from types import SimpleNamespace
 
 import recordpublisher as rp
-from recordpublisher.fetcher.leases.current_worker import CurrentWorker
 from recordpublisher.fetcher.leases.write_permission import WritePermission
-from recordpublisher.fetcher.pipeline.lease_gate import LeaseGate
+from recordpublisher.fetcher.pipeline.lease_gate import CurrentWorker, LeaseGate
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import SystemClock

@@ -95,12 +95,11 @@ class SnapshotStore:
 
     async def _check_first_entry(self, subtask: int, *, is_first: bool) -> None:
         """Look once more, now that a group that begins sees the entry. One that has begun before is seen here (E10)."""
-        try:
-            await self._refuse_group()
-        except StateError:
-            if is_first:
-                await self._store.delete(entry_name(subtask))
-            raise
+        if await self._store.get(LEASE_TABLE) is None:
+            return
+        if is_first:
+            await self._store.delete(entry_name(subtask))
+        refuse_assignment(self._store.place, "ELASTIC", "STATIC")
 
     def _adopt(self, subtask: int, generation: int, current: VersionedValue | None) -> None:
         """Continue from the stored entry, if it is of this generation. Raises: FencedError."""

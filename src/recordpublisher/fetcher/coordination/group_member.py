@@ -56,6 +56,10 @@ class GroupView:
             self.global_watermark = response.global_watermark
         return has_risen
 
+    def forget_awaited(self) -> None:
+        """Another coordinator, or a new generation: which watermark is awaited is not known."""
+        self.lowest_awaited = None
+
     def has_reached(self, watermark: int) -> bool:
         """Whether the global watermark is at least `watermark`."""
         return self.global_watermark is not None and self.global_watermark >= watermark
@@ -158,7 +162,7 @@ class GroupMember:
                 self.is_replaced = True
         elif rejection == "STALE_GENERATION" and response.generation > self._generation:
             self._follow(response)
-            self._requests.must_resend = True
+            self._requests.resend()
         self.rejection = rejection
 
     def _is_predecessor(self, response: HeartbeatResponse, now: float) -> bool:
@@ -176,7 +180,7 @@ class GroupMember:
             self._generation = max(response.generation, self._generation)
             self._last_start = 0
             self.shards.resend_all()
-            self.view.lowest_awaited = None
+            self.view.forget_awaited()
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
@@ -206,23 +210,24 @@ class GroupMember:
 
     def _request(self, report: SubtaskReport, now: float) -> HeartbeatRequest:
         config, number = self._config, self._requests.start_request(now)
-        self._requests.last = request = HeartbeatRequest(
-            config.group,
-            config.subtask,
-            config.parallelism,
-            self._generation,
-            number,
-            _STATUS_NAMES[report.status],
-            to_millis(report.watermark),
-            to_millis(self._restored_watermark),
-            self.view.global_watermark,
-            self._unreached_watermark(),
-            self.shards.take_unconfirmed(number),
-            self.shards.take_queries(),
-            config.timeout_ms,
-            config.startup_timeout_ms,
-            to_millis(report.max_shard_watermark),
-            self._coordinator_id,
-            self._last_start,
+        request = HeartbeatRequest(
+            group=config.group,
+            subtask=config.subtask,
+            parallelism=config.parallelism,
+            generation=self._generation,
+            request_number=number,
+            status=_STATUS_NAMES[report.status],
+            watermark=to_millis(report.watermark),
+            restored_watermark=to_millis(self._restored_watermark),
+            global_watermark=self.view.global_watermark,
+            awaited_watermark=self._unreached_watermark(),
+            finished_shards=self.shards.take_unconfirmed(number),
+            queried_shards=self.shards.take_queries(),
+            timeout_ms=config.timeout_ms,
+            startup_timeout_ms=config.startup_timeout_ms,
+            max_shard_watermark=to_millis(report.max_shard_watermark),
+            coordinator_id=self._coordinator_id,
+            last_start=self._last_start,
         )
+        self._requests.record_sent(request)
         return request

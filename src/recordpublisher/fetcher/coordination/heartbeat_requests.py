@@ -49,6 +49,14 @@ class HeartbeatRequests:
         self._in_flight, self._sent_at, self.must_resend = self._number, now, False
         return self._number
 
+    def record_sent(self, request: HeartbeatRequest) -> None:
+        """This is the last request."""
+        self.last = request
+
+    def resend(self) -> None:
+        """The last request has to be repeated at once."""
+        self.must_resend = True
+
     def record_response(self, request_number: int, now: float) -> None:
         """A response, or (0) a notification, arrived."""
         self._responded_at = now

@@ -22,6 +22,22 @@ class _Subtask:
     has_left: bool = False
     is_timed_out: bool = False
 
+    def hear(self, now: float) -> None:
+        """It sent something, or its timeout starts again."""
+        self.last_heartbeat = now
+
+    def join(self) -> None:
+        """It takes part, also if it had left or timed out before."""
+        self.has_joined, self.is_timed_out, self.has_left = True, False, False
+
+    def leave(self) -> None:
+        """It left on purpose."""
+        self.has_left = True
+
+    def time_out(self) -> None:
+        """It was silent for too long."""
+        self.is_timed_out = True
+
 
 class SubtaskLiveness:
     """Owns the last heartbeat of every subtask and decides who timed out. The caller passes the time (monotonic ms)."""
@@ -65,23 +81,23 @@ class SubtaskLiveness:
         if subtask not in self._subtasks:
             self.expect(subtask, now)
         known = self._subtasks[subtask]
-        known.last_heartbeat = now
+        known.hear(now)
         if known.is_timed_out:
             self.timed_out = tuple(each for each in self.timed_out if each != subtask)
         if not known.has_joined or known.is_timed_out or known.has_left:
-            known.has_joined, known.is_timed_out, known.has_left = True, False, False
+            known.join()
             self._next_deadline = min(self._next_deadline, now + self._timeouts.heartbeat_ms)
             self._not_joined.discard(subtask)
         self._connected.add(subtask)
 
     def record_leave(self, subtask: int) -> None:
         """The subtask left on purpose: no timeout applies to it."""
-        self._subtasks[subtask].has_left = True
+        self._subtasks[subtask].leave()
         self._connected.discard(subtask)
 
     def renew(self, subtask: int, now: float) -> None:
         """A subtask that joined repeated its last report."""
-        self._subtasks[subtask].last_heartbeat = now
+        self._subtasks[subtask].hear(now)
 
     def disconnect(self, subtask: int) -> None:
         """The subtask's connection was lost: it counts until the timeout, and may be replaced."""
@@ -95,14 +111,14 @@ class SubtaskLiveness:
         gap, self._last_check = now - self._last_check, now
         if gap > self._suspension_gap_ms:
             for known in self._subtasks.values():
-                known.last_heartbeat = now
+                known.hear(now)
             self._next_deadline = now
         return self._expire_silent(now) if now >= self._next_deadline else []
 
     def _expire_silent(self, now: float) -> list[int]:
         silent = [subtask for subtask, known in self._subtasks.items() if self._deadline(known) <= now]
         for subtask in silent:
-            self._subtasks[subtask].is_timed_out = True
+            self._subtasks[subtask].time_out()
             self._not_joined.discard(subtask)
             self._connected.discard(subtask)
         self.timed_out = tuple(sorted({*self.timed_out, *silent}))

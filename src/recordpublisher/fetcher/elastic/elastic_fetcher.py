@@ -21,10 +21,10 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import SHA
 from recordpublisher.publishers.shards import Shard
 
 from ..dependencies import FetcherDependencies
-from ..leases.current_worker import CurrentWorker
 from ..leases.documents.group_store import GroupStore
 from ..leases.shard_listing import ShardListing
 from ..pipeline.bounds import BoundedResult, Bounds
+from ..pipeline.lease_gate import CurrentWorker
 from ..pipeline.termination import TerminationCondition
 from ..shards.missing_shards import MissingShards
 from ..startup import OpenedJob
@@ -148,7 +148,7 @@ class ElasticFetcher(SubtaskFetcher):
         if streams != self._looked_at:
             log.info("the list of streams is now %s", ", ".join(self._dependencies.streams))
         self._looked_at = streams
-        self._dependencies.discovery.deleted &= streams
+        self._dependencies.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
         await self._retention.request_missing()
 

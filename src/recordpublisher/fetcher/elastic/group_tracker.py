@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
-from ..leases.current_worker import CurrentWorker
+from ..pipeline.lease_gate import CurrentWorker
 from ..watermark_functions import raised
 
 

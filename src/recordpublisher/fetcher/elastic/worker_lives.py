@@ -13,7 +13,6 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..conditional_store import ConditionalStore
-from ..leases.current_worker import CurrentWorker
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
 from ..leases.heartbeat import LateJoinError
@@ -21,6 +20,7 @@ from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
+from ..pipeline.lease_gate import CurrentWorker
 from .leased_shards import LeasedShards
 from .sink_position_store import SinkPositionStore
 

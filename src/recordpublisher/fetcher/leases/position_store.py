@@ -91,7 +91,7 @@ class PartPositionStore(PositionStore):
     def _place(self, positions: Positions) -> None:
         """Keep each position in its part, so that a part changes only with its own positions."""
         for part in self._parts:
-            part.keys &= positions.keys()
+            part.keys.intersection_update(positions)
         placed = {key for part in self._parts for key in part.keys}
         for key in sorted(positions.keys() - placed):
             self._part_with_room().keys.add(key)

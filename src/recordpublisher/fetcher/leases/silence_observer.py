@@ -12,6 +12,13 @@ class _Heartbeat:
     counted_until: float
     stood: float = 0.0
 
+    def count_until(self, now: float, *, is_gap: bool) -> None:
+        """It stands; after a gap the time before it does not count."""
+        if not is_gap and now > self.counted_until:
+            self.stood += now - self.counted_until
+        if is_gap or now > self.counted_until:
+            self.counted_until = now
+
 
 class SilenceObserver:
     """Owns the observed time of each heartbeat. No wall clock decides, and neither does the clock of another machine.
@@ -35,11 +42,7 @@ class SilenceObserver:
             for worker, beat in beats.items()
         }
         for heartbeat in self._heartbeats.values():
-            if is_gap:
-                heartbeat.counted_until = answered
-            elif sent > heartbeat.counted_until:
-                heartbeat.stood += sent - heartbeat.counted_until
-                heartbeat.counted_until = sent
+            heartbeat.count_until(answered if is_gap else sent, is_gap=is_gap)
 
     def silent_for(self, seconds: float) -> set[str]:
         """The workers whose heartbeat has stood for at least this time."""

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Protocol
 
+from recordpublisher.publishers.positions import StartingPosition
+
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
@@ -54,13 +56,17 @@ class AlarmMonitor:
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
         self._withheld = WithheldShards(leases, interval_ms, max_gap)
-        self.observer = UnreadRecordsCheck(dependencies, table, max_gap)
+        self._observer = UnreadRecordsCheck(dependencies, table, max_gap)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
 
     @property
     def watermark_stalled_ms(self) -> int:
         """For how long the global watermark did not rise while records were emitted or held back."""
         return round(self._stall_detector.seconds * 1000)
+
+    def start_at(self, start: StartingPosition) -> None:
+        """The job was opened: shards without a state begin here."""
+        self._observer.start_at(start)
 
     async def run(self) -> None:
         """Check until cancelled. A failed check changes nothing and never ends the job."""
@@ -72,7 +78,7 @@ class AlarmMonitor:
                 log.exception("a check for alarms failed, the job continues")
 
     async def _check(self) -> None:
-        observations = await self.observer.observe_all(self._blocked_by())
+        observations = await self._observer.observe_all(self._blocked_by())
         now = self._dependencies.clock.monotonic()
         unread, withheld = self._unread_shards.update(observations, now), self._withheld.alarms(now)
         self.active_alarms.update([*unread, *withheld, *self._watermark_alarms(), *self._tracker_alarms()])

@@ -48,8 +48,11 @@ class UnreadRecordsCheck:
         self._can_judge_others = has_store and 0 < settings.checkpoint_interval_ms <= settings.alarm_interval_ms / 2
         self._stored: list[State] = []
         self._next_load_at = float("-inf")
-        self.start = dependencies.start
-        """Where shards without a state begin: the pinned start of the job."""
+        self._start = dependencies.start
+
+    def start_at(self, start: StartingPosition) -> None:
+        """Shards without a state begin here: the pinned start of the job."""
+        self._start = start
 
     async def observe_all(self, blocked_by: str) -> list[ShardObservation]:
         """Observe every shard; `blocked_by` names what alignment waits for."""
@@ -98,7 +101,7 @@ class UnreadRecordsCheck:
         except RecordPublisherError as error:
             log.warning("the state of other subtasks cannot be read, their shards are not monitored: %s", error)
             return own
-        return {**initial_states(self._table.listed_shards().values(), restored, self.start), **own}
+        return {**initial_states(self._table.listed_shards().values(), restored, self._start), **own}
 
     async def _recently_stored(self) -> list[State]:
         """What the whole job has stored; loaded four times an interval, since it is one read for each subtask."""

@@ -12,9 +12,8 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..watermark_functions import is_active, shard_watermark
-from .read_reservation import ReadProgress, ReadReservation
 from .shard_emission import ShardEmission, WatermarkStatus
-from .shard_reading import ReadMoment, ShardReading
+from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading
 from .shard_state import ShardState
 
 

@@ -25,6 +25,10 @@ class _EndedShard:
     at: float
     listings: int = 0
 
+    def count_listing(self, *, is_last: bool) -> None:
+        """A complete listing was applied. `is_last`: no later one can show a child that it lacks."""
+        self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
+
 
 class EndedParentHold:
     """Owns which ended shards of this subtask still hold the watermark.
@@ -70,7 +74,7 @@ class EndedParentHold:
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():
             if key in self._table and self._table[key].shard.stream == stream:
-                ended.listings += MAX_LISTINGS_WITHOUT_CHILDREN if key in closed else 1
+                ended.count_listing(is_last=key in closed)
 
     def update(self) -> None:
         """Decide for every ended shard whether it still holds the watermark."""

@@ -58,6 +58,11 @@ class GroupStore:
         self._store = store
         self._timeout = timeout
 
+    @property
+    def place(self) -> str:
+        """The store's location, as messages name it."""
+        return self._store.place
+
     async def read_table(self) -> Stored[LeaseTable] | None:
         """The lease table, read consistently; None: there is no group here."""
         found = await self._call(self._store.get(LEASE_TABLE))
@@ -71,10 +76,14 @@ class GroupStore:
         """Delete the lease table: then there is no group."""
         await self._call(self._store.delete(LEASE_TABLE))
 
+    async def has_subtasks(self) -> bool:
+        """Whether a fixed number of subtasks keeps its positions here (E10)."""
+        return bool(await self._call(self._store.list_names(SUBTASK_PREFIX)))
+
     async def refuse_subtasks(self) -> None:
         """Raises: StateError when a fixed number of subtasks keeps its positions here (E10)."""
-        if await self._call(self._store.list_names(SUBTASK_PREFIX)):
-            refuse_assignment(self._store.place, "STATIC", "ELASTIC")
+        if await self.has_subtasks():
+            refuse_assignment(self.place, "STATIC", "ELASTIC")
 
     def table_of(self, value: VersionedValue) -> Stored[LeaseTable]:
         """The lease table that a value contains."""
@@ -174,13 +183,12 @@ async def create_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTabl
     """Write the first lease table. Raises: ConflictError when there is one; StateError for positions of subtasks (E10).
 
     The look for subtasks comes after the write: a subtask that starts later sees the table, and one that has not seen it is seen here.
+    Without an answer to that look the table stays, since others may use it already: whoever reads it first looks again (TableCache).
     """
     created = await group.write_table(table, None)
-    try:
-        await group.refuse_subtasks()
-    except StateError:
+    if await group.has_subtasks():
         await group.delete_table()
-        raise
+        refuse_assignment(group.place, "STATIC", "ELASTIC")
     return created
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE
-from ..conditional_store import ConditionalStore, ConflictError
-from ..shards.shard_state import ShardState
-from .documents.group_store import GroupStore, create_table
-from .documents.lease_table import Lease, LeaseTable
-from .documents.position_part import PositionKey, PositionPart, StoredPosition
-from .documents.worker_record import WorkerRecord
+from .group_store import GroupStore, create_table
+from .lease_table import Lease, LeaseTable
+from .position_part import PositionKey, PositionPart, StoredPosition
+from .worker_record import WorkerRecord
 
 FIRST_VERSION = 1
 SHARDS_PER_PART = 16
@@ -48,6 +48,8 @@ async def store_as_group(store: ConditionalStore, states: Mapping[str, ShardStat
     except ConflictError as error:
         await group.delete_worker(worker)
         raise exists from error
+    except StoreUnavailableError:
+        raise  # the table may be there, and name this worker
     except StateError:
         await group.delete_worker(worker)
         raise

@@ -42,12 +42,12 @@ def test_p6_the_batches_of_a_long_aggregate_wait_for_memory():
         publisher = publisher_of(fake, metrics=shard.metrics)
         reader = asyncio.create_task(ShardConsumer(publisher, decorator, intake.output_for(shard)).run())
         emitted = 0
-        while not reader.done() or shard.queue:
+        while not reader.done() or shard.reading.queue:
             await asyncio.sleep(1)  # by now the reader waits for memory
             used.append(intake.used_bytes)
-            assert shard.metrics.number_of_deaggregated_records == emitted + shard.queued_records
-            if shard.queue:
-                batch, freed = shard.pop(len(shard.queue[0]))
+            assert shard.metrics.number_of_deaggregated_records == emitted + shard.reading.queue.records
+            if shard.reading.queue:
+                batch, freed = shard.take(len(shard.reading.queue[0]))
                 emitted += len(batch)
                 intake.on_emitted(shard, freed)
         return reader.result(), emitted, max(used)

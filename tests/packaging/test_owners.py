@@ -1,0 +1,97 @@
+"""Each changing thing has one owner: no object assigns to an attribute of another one, or reaches through one (architecture, Owners)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src/recordpublisher"
+REACHING_THROUGH = {
+    "consumer/bad_records.py": 1,
+    "consumer/shard_consumer.py": 1,
+    "local/dispatcher.py": 2,
+    "local/http/goaway.py": 1,
+    "local/storage/account_storage.py": 1,
+    "plugins/sinks/kinesis/put_records/completion_handler.py": 6,
+    "plugins/sinks/kinesis/put_records/sender.py": 4,
+    "plugins/sinks/kinesis/shard_queues/shard_map_refresher.py": 2,
+    "plugins/sinks/kinesis/sink.py": 1,
+    "plugins/sinks/kinesis/writer.py": 4,
+    "plugins/sinks/map/outcomes.py": 5,
+    "plugins/sinks/map/processing.py": 2,
+    "plugins/sinks/map/sink.py": 3,
+    "plugins/sinks/sql/sink.py": 1,
+    "plugins/sinks/sql/worker_positions.py": 1,
+    "plugins/spark/query_planner.py": 1,
+    "plugins/stores/sql/sql_store.py": 1,
+    "plugins/trackers/tcp/client_connection.py": 1,
+    "plugins/trackers/tcp/server.py": 1,
+    "plugins/trackers/tcp/server_connection.py": 1,
+    "publishers/aggregation/deaggregation.py": 3,
+    "publishers/fanout/publisher.py": 4,
+    "publishers/kinesis/http2/http2_connection.py": 1,
+    "publishers/polling/shard_iterator.py": 1,
+    "testing/virtual_time.py": 3,
+}
+"""Files that still do, and in how many places. The list only shrinks."""
+
+
+def targets(node: ast.AST) -> Iterator[ast.expr]:
+    """What a statement assigns to, one by one."""
+    if isinstance(node, ast.Assign):
+        given = list(node.targets)
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        given = [node.target]
+    else:
+        given = []
+    while given:
+        target = given.pop()
+        if isinstance(target, (ast.Tuple, ast.List)):
+            given += target.elts
+        else:
+            yield target
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in ("_replace", "_asdict", "_fields")
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def is_part_of_self(node: ast.expr) -> bool:
+    """`self.a`, `self.a.b`, ..."""
+    return isinstance(node, ast.Attribute) and (is_self(node.value) or is_part_of_self(node.value))
+
+
+def assignments_to_others(tree: ast.AST) -> list[int]:
+    """Lines that assign to an attribute of anything but `self`."""
+    assigned = [target for node in ast.walk(tree) for target in targets(node)]
+    return [each.lineno for each in assigned if isinstance(each, ast.Attribute) and not is_self(each.value)]
+
+
+def places_reaching_through(tree: ast.AST) -> list[int]:
+    """Lines with `self.a.b = ...` or `self.a._b`."""
+    assigned = [target for node in ast.walk(tree) for target in targets(node)]
+    through = [each.lineno for each in assigned if isinstance(each, ast.Attribute) and is_part_of_self(each.value)]
+    private = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and is_part_of_self(node.value) and is_private(node.attr)
+    ]
+    return sorted({*through, *private})
+
+
+def found_in(folder: Path, find) -> dict[str, list[int]]:
+    trees = {path: ast.parse(path.read_text()) for path in folder.rglob("*.py")}
+    found = {str(path.relative_to(SOURCE)): find(tree) for path, tree in sorted(trees.items())}
+    return {path: lines for path, lines in found.items() if lines}
+
+
+def test_in_the_fetcher_nobody_assigns_to_an_attribute_of_another_object():
+    assert found_in(SOURCE / "fetcher", assignments_to_others) == {}
+
+
+def test_no_object_reaches_through_another():
+    found = found_in(SOURCE, places_reaching_through)
+    assert {path: lines for path, lines in found.items() if len(lines) > REACHING_THROUGH.get(path, 0)} == {}
