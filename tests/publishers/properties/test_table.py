@@ -14,7 +14,7 @@ from recordpublisher.cli.commands import properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, GETRECORDS_RETRIES
 
-properties._import_declarations()
+properties.all_properties()
 DECLARED = declared_properties()
 SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
 ids = pytest.mark.parametrize("declared", SINGLE, ids=lambda declared: declared.key)
