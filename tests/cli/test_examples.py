@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -22,6 +20,7 @@ from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from processes.command_line import json_results, process_environment, sdk_environment
+from processes.forked.command import PipedCommand
 
 
 def examples():
@@ -110,13 +109,8 @@ def test_an_example_runs_until_it_is_stopped(example, tmp_path):
     (tmp_path / "token").write_text("0123456789abcdef")
     _, name, *arguments = example.split()
     with serve_in_thread(streams={"orders": 1}) as served:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "recordpublisher", name, *arguments],
-            cwd=tmp_path,
-            env=process_environment(**sdk_environment(served)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = PipedCommand(
+            name, *arguments, environment=process_environment(**sdk_environment(served)), folder=tmp_path
         )
         with process:
             try:

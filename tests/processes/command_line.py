@@ -23,15 +23,17 @@ def command(
     path: Path | None = None,
     folder: Path | None = None,
     stdin: str = "",
+    stdout: int | None = None,
     timeout: float = 120,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first, `folder` is the current one."""
+    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first, `folder` is the current one, and `stdout` a
+    descriptor for the output, which is then not returned."""
     with ExitStack() as files:
         given, output, errors = (files.enter_context(TemporaryFile("w+")) for _ in range(3))
         given.write(stdin)
         given.seek(0)
-        streams = (given.fileno(), output.fileno(), errors.fileno())
+        streams = (given.fileno(), output.fileno() if stdout is None else stdout, errors.fileno())
         process = ForkedCommand(
             *arguments, environment=process_environment(path, **environment), streams=streams, folder=folder
         )

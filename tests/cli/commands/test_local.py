@@ -1,8 +1,6 @@
 """`recordpublisher local`: the embedded endpoint as a process."""
 
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import boto3
@@ -14,18 +12,13 @@ from recordpublisher import ConfigurationError
 from recordpublisher.cli.commands.local import shards_by_stream
 
 from processes.command_line import command, process_environment
+from processes.forked.command import PipedCommand
 
 
 @contextmanager
 def running_endpoint(*arguments: str):
     """Start the command. Yields its process and URL once it listens."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "recordpublisher", "local", "--port", "0", *arguments],
-        env=process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with PipedCommand("local", "--port", "0", *arguments, environment=process_environment()) as process:
         try:
             yield process, process.stderr.readline().split()[-1]
         finally:

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ import pytest
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import command, process_environment
+from processes.forked.command import PipedCommand
 from processes.job_files import job_file
 
 
@@ -29,10 +28,8 @@ def job(tmp_path):
 @contextmanager
 def dashboard(job, *options):
     """The URL of the running command."""
-    started = [sys.executable, "-m", "recordpublisher", "dashboard", str(job), "--port", "0", *options]
-    with subprocess.Popen(
-        started, env=process_environment(), cwd=job.parent, stderr=subprocess.PIPE, text=True
-    ) as process:
+    arguments = ("dashboard", str(job), "--port", "0", *options)
+    with PipedCommand(*arguments, environment=process_environment(), folder=job.parent) as process:
         try:
             yield process.stderr.readline().split()[-1]
             process.send_signal(signal.SIGINT)

@@ -3,13 +3,12 @@
 import asyncio
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 
 from processes.command_line import command, process_environment
+from processes.forked.command import PipedCommand
 from processes.tracker_clients import TOKEN, report, running_job, wait_until
 from servers.certificates import CertificateAuthority
 
@@ -17,13 +16,7 @@ from servers.certificates import CertificateAuthority
 @contextmanager
 def a_tracker(*arguments, **environment):
     """Start the command. Yields its process and address once it listens."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "recordpublisher", "tracker", "--port", "0", *arguments],
-        env=process_environment(**environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with PipedCommand("tracker", "--port", "0", *arguments, environment=process_environment(**environment)) as process:
         try:
             yield process, process.stderr.readline().split()[-1]
         finally:

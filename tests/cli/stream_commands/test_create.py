@@ -1,8 +1,6 @@
 """`recordpublisher create`, `split` and `merge` against the embedded endpoint."""
 
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from recordpublisher.local import Delays, serve_in_thread
 
 from processes.command_line import process_environment, sdk_environment, several_commands
+from processes.forked.command import PipedCommand
 
 FIRST, SECOND, *CHILDREN = (f"shardId-{number:012}" for number in range(6))
 
@@ -94,18 +93,15 @@ def test_a_hash_key_outside_the_shard_is_refused_with_its_range(done):
 def test_create_prints_nothing_when_it_is_interrupted():
     with (
         serve_in_thread(delays=Delays(create_stream=3_600_000)) as served,
-        subprocess.Popen(
-            [sys.executable, "-m", "recordpublisher", "create", "events", "--shards", "1"],
-            env=process_environment(**sdk_environment(served)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        PipedCommand(
+            "create", "events", "--shards", "1", environment=process_environment(**sdk_environment(served))
         ) as process,
     ):
         while "events" not in served.endpoint.account.streams():
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == (b"", b"")
+        assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 130
 
 

@@ -2,10 +2,9 @@
 
 import signal
 import socket
-import subprocess
-import sys
 
 from processes.command_line import process_environment
+from processes.forked.command import PipedCommand
 
 
 def test_an_interrupted_list_prints_no_empty_table():
@@ -13,14 +12,9 @@ def test_an_interrupted_list_prints_no_empty_table():
         silent.settimeout(60)
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         keys = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-        with subprocess.Popen(
-            [sys.executable, "-m", "recordpublisher", "list", "--endpoint", endpoint],
-            env=process_environment(**keys),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
+        with PipedCommand("list", "--endpoint", endpoint, environment=process_environment(**keys)) as process:
             connection, _ = silent.accept()
             with connection:
                 process.send_signal(signal.SIGINT)
-                assert process.communicate(timeout=60) == (b"", b"")
+                assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 130

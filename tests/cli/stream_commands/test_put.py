@@ -3,8 +3,6 @@
 import asyncio
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +11,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from processes.command_line import command, process_environment
+from processes.forked.command import PipedCommand
 
 
 @pytest.fixture
@@ -58,13 +57,7 @@ def test_records_that_are_not_put_are_named_and_the_others_are_put(endpoint, tmp
 
 
 def test_aggregates_of_standard_input(endpoint):
-    done = subprocess.run(
-        [sys.executable, "-m", "recordpublisher", "put", "flights", "--key", "k", "--aggregate", *options(endpoint)],
-        env=process_environment(),
-        input=b"1\n2\n3\n",
-        capture_output=True,
-        check=False,
-    )
+    done = command("put", "flights", "--key", "k", "--aggregate", *options(endpoint), stdin="1\n2\n3\n")
 
     assert done.returncode == 0, done.stderr
     assert stored(endpoint) == [("k", '"1"'), ("k", '"2"'), ("k", '"3"')]
@@ -73,10 +66,8 @@ def test_aggregates_of_standard_input(endpoint):
 
 
 def test_a_signal_ends_the_reading_and_what_was_read_is_put(endpoint):
-    put = [sys.executable, "-m", "recordpublisher", "put", "flights", "--key", "k", *options(endpoint)]
-    with subprocess.Popen(
-        put, env=process_environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    put = ("put", "flights", "--key", "k", *options(endpoint))
+    with PipedCommand(*put, environment=process_environment()) as process:
         process.stdin.write("1\n")
         process.stdin.flush()
         wait_until_stored(endpoint)

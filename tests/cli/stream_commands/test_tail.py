@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import command, process_environment
+from processes.forked.command import PipedCommand
 
 EFO = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "tail"}
 
@@ -83,16 +82,9 @@ def test_a_closed_pipe_ends_the_command_without_an_error(endpoint):
     read_end, output = os.pipe()
     os.close(read_end)
     with os.fdopen(output, "wb") as stdout:
-        done = subprocess.run(
-            [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint), "--no-follow"],
-            env=process_environment(),
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=120,
-        )
+        done = command("tail", "flights", *pairs(endpoint), "--no-follow", stdout=stdout.fileno())
 
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_pairs_override_the_properties_file(endpoint, tmp_path):
@@ -116,14 +108,8 @@ def test_pairs_override_the_properties_file(endpoint, tmp_path):
 
 
 def test_following_shows_new_records_and_exits_0_when_stopped(endpoint):
-    watch = [sys.executable, "-m", "recordpublisher", "tail", "flights", *pairs(endpoint)]
-    with subprocess.Popen(
-        [*watch, "-p", "flink.stream.initpos=TRIM_HORIZON"],
-        env=process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    watch = ("tail", "flights", *pairs(endpoint), "-p", "flink.stream.initpos=TRIM_HORIZON")
+    with PipedCommand(*watch, environment=process_environment()) as process:
         for _ in range(10):
             process.stdout.readline()
         endpoint.call(endpoint.endpoint.stream("flights").put, b"new", "key")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 
 class ForkedCommand:
@@ -70,6 +71,30 @@ class ForkedCommand:
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+
+class PipedCommand(ForkedCommand):
+    """One whose streams are pipes of text. At the end of a `with` it has ended and the pipes are closed."""
+
+    def __init__(self, *arguments: str, environment: Mapping[str, str], folder: Path | None = None) -> None:
+        (given, ours_in), (ours_out, output), (ours_errors, errors) = os.pipe(), os.pipe(), os.pipe()
+        super().__init__(*arguments, environment=environment, streams=(given, output, errors), folder=folder)
+        for descriptor in (given, output, errors):
+            os.close(descriptor)
+        self.stdin = open(ours_in, "w")  # noqa: SIM115 - closed by __exit__
+        self.stdout, self.stderr = open(ours_out), open(ours_errors)  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.stdin, self.stdout, self.stderr:
+            self.wait()
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """The rest of its output and of its errors, when it has ended. Raises subprocess.TimeoutExpired."""
+        self.wait(timeout)
+        return self.stdout.read(), self.stderr.read()
 
 
 @cache

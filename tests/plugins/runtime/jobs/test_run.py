@@ -117,6 +117,7 @@ def test_a_failed_subtask_ends_the_job_with_its_error(properties, tmp_path):
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_killed_subtask_ends_the_job_and_the_others_drain(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--parallelism", "2")
@@ -129,6 +130,7 @@ def test_a_killed_subtask_ends_the_job_and_the_others_drain(properties, tmp_path
     assert "was killed by SIGKILL; the job ends" in path.with_suffix(".err").read_text()
 
 
+@pytest.mark.slow
 def test_subtasks_do_not_outlive_their_supervisor(properties, tmp_path):
     path = job_file(tmp_path, properties)
     job = start_job(path, "--parallelism", "2")
@@ -161,6 +163,7 @@ def test_a_bad_property_is_one_line_and_exit_code_2(properties, tmp_path, wrong,
     assert "hunter2" not in line
 
 
+@pytest.mark.slow
 def test_several_subtasks_exit_with_2_for_a_bad_property_too(properties, tmp_path):
     job = start_job(job_file(tmp_path, {**properties, "flink.sink": "nowhere"}), "--parallelism", "2")
     assert job.wait(timeout=60) == 2

@@ -85,7 +85,13 @@ def job(tmp_path):
             job.process.wait()
 
 
-@pytest.mark.parametrize("options", [("--parallelism", "1"), ("--parallelism", "2")], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("--parallelism", "1"), id="one"),
+        pytest.param(("--parallelism", "2"), id="two", marks=pytest.mark.slow),
+    ],
+)
 def test_streams_in_a_file_come_and_go_and_each_record_is_written_once(job, options):
     job.list("orders")
     job.start("-v", *options)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
@@ -48,6 +50,7 @@ def rows(folder):
     return [json.loads(line)["data"] for file in files for line in file.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_suspended_commit_blocks_nobody_and_is_there_once_or_not_at_all(tmp_path):
     outcomes = []
     for operation in itertools.count(1):
