@@ -55,6 +55,7 @@ class SimulatedQuery:
     def restart(self) -> None:
         """A new driver over the same checkpoint and claims."""
         clock = self.kinesis.clock
+        self.kinesis.stop_watching()  # the watch ends with its process
         self.planner = QueryPlanner(
             BatchPlanner(self.options, self.kinesis, self.store, clock), InlineCalls(), clock.sleep
         )
@@ -79,8 +80,12 @@ class SimulatedQuery:
     def run_again(self) -> None:
         """Read the last planned batch, for the first time or again; its rows replace what the batch gave before."""
         offset = self.last
-        plans = self.planner.partitions(offset)
+        plans = self.tasks()
         self.rows[offset.batch] = [row for plan in plans if self.read_task(plan) for row in self.rows_of(plan)]
+
+    def tasks(self) -> list[TaskPlan]:
+        """The tasks of the last planned batch."""
+        return self.planner.partitions(BatchOffset.from_json(self.log[max(0, len(self.log) - 2)]), self.last)
 
     def rows_of(self, plan: TaskPlan, sleep: Callable[[float], None] = time.sleep) -> list[tuple[str, str, int]]:
         """Shard key, sequence number, event time in ms."""

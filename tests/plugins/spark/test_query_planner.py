@@ -13,6 +13,7 @@ from recordpublisher.publishers.errors import (
     FatalKinesisError,
     OutageError,
     RetriesExhaustedError,
+    StateError,
     StoreUnavailableError,
     TransientError,
 )
@@ -162,7 +163,7 @@ def test_the_tasks_of_a_batch_just_planned_need_no_service(job):
     job.kinesis.shards["s/a"].times.append(5)
     planned = job.planner.next_offset(job.last, None)
     job.store.failure = STORE_AWAY
-    assert job.planner.partitions(planned)
+    assert job.planner.partitions(job.last, planned)
 
 
 def test_the_tasks_of_a_batch_from_before_a_restart_wait_for_the_store_and_planning_does_not(job):
@@ -170,7 +171,7 @@ def test_the_tasks_of_a_batch_from_before_a_restart_wait_for_the_store_and_plann
     before = job.rows[1]
     job.restart()
     job.store.failure = STORE_AWAY
-    plans = job.planner.partitions(job.last)
+    plans = job.tasks()
     assert job.planner.outage.service == "the store of claims"
     waits = []
 
@@ -188,10 +189,10 @@ def test_the_tasks_of_a_batch_from_before_a_restart_wait_for_the_store_and_plann
 def test_a_batch_from_before_a_restart_polls_when_its_consumer_cannot_be_asked_for(kinesis, tmp_path):
     job = SimulatedQuery(kinesis, MemoryClaims(), options(tmp_path, **FAN_OUT))
     job.batch()
-    assert {plan.publisher for plan in job.planner.partitions(job.last)} == {"EFO"}
+    assert {plan.publisher for plan in job.tasks()} == {"EFO"}
     job.restart()
     job.store.failure = STORE_AWAY
-    assert {plan.publisher for plan in job.planner.partitions(job.last)} == {"POLLING"}
+    assert {plan.publisher for plan in job.tasks()} == {"POLLING"}
 
 
 def test_a_batch_from_before_a_restart_fails_at_once_without_access_to_its_claims(job):
@@ -199,7 +200,7 @@ def test_a_batch_from_before_a_restart_fails_at_once_without_access_to_its_claim
     job.restart()
     job.store.failure = FatalKinesisError("GetItem", "AccessDeniedException", "no")
     with pytest.raises(FatalKinesisError):
-        job.planner.partitions(job.last)
+        job.tasks()
 
 
 def test_an_available_now_run_does_not_end_while_a_service_is_away(job, kinesis):
@@ -226,7 +227,7 @@ def test_an_available_now_run_that_begins_again_after_a_wait_reads_the_rest_once
     job.batch()
     job.store.failure = STORE_AWAY
     waiting = job.planner.next_offset(job.last, None)
-    assert job.planner.partitions(waiting) == []
+    assert job.planner.partitions(job.last, waiting) == []
     assert (waiting.waits, waiting.plan) == (1, job.last.plan)
     job.log.append(waiting.to_json())
     job.store.failure = None
@@ -258,3 +259,28 @@ def test_an_available_now_run_does_not_block_on_a_call_without_an_answer(job):
     job.planner.prepare_available_now()
     assert seconds_of(job, job.batch) < 5
     assert job.last.waits == 1
+
+
+def test_an_available_now_run_ends_although_a_shard_that_it_has_read_was_split_meanwhile(job):
+    """The children begin after the start of the run, and their parent is read no further in it."""
+    job.planner.prepare_available_now()
+    job.batch()
+    kinesis = job.kinesis
+    kinesis.discovered = [*kinesis.discovered, kinesis.add("child", [7], ("a",))]
+    kinesis.close("a", *kinesis.discovered[-1:])
+    while job.batch():
+        pass
+    assert ("s/child", "1") not in job.delivered()
+
+
+def test_a_batch_that_was_planned_after_another_one_is_refused_before_anything_is_read(job):
+    job.batch()
+    first = job.last
+    job.kinesis.shards["s/a"].times.append(5)
+    while not job.batch():
+        pass
+    job.kinesis.shards["s/a"].times.append(6)
+    while not job.batch():
+        pass
+    with pytest.raises(StateError, match=r"the rows after batch 1 \(\w+\), and batch 3 was planned after another one"):
+        job.planner.partitions(first, job.last)

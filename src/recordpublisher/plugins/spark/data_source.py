@@ -161,8 +161,11 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     @one_sentence
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """The tasks of the batch that `end` plans."""
-        plans = [KinesisPartition(plan) for plan in self._planning().partitions(BatchOffset.from_json(end))]
+        """The tasks of the batch that `end` plans, after that of `start`."""
+        plans = [
+            KinesisPartition(plan)
+            for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
+        ]
         worker_loop().freeze_heap()
         return plans
 

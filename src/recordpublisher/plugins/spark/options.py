@@ -13,6 +13,7 @@ from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLIS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import integer, optional_integer, text
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
+from recordpublisher.publishers.stream_arns import stream_name
 
 from ..stores.by_location import read_claim_store_of
 from ..stores.read_claim_store import ReadClaimStore
@@ -190,6 +191,11 @@ class SparkOptions:
     def publisher(self) -> str:
         """The publisher's name, upper case (P5)."""
         return (self.properties.value(RECORD_PUBLISHER) or "POLLING").upper()
+
+    @property
+    def stream_names(self) -> frozenset[str]:
+        """The names of the streams, also where ARNs were given."""
+        return frozenset(map(stream_name, self.streams))
 
     @property
     def is_fan_out(self) -> bool:

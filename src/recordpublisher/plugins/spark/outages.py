@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -70,11 +71,6 @@ class Outage:
     error: str = ""
 
 
-def longest_of(*outages: Outage | None) -> Outage | None:
-    """The one that began first."""
-    return min((each for each in outages if each is not None), key=lambda outage: outage.began, default=None)
-
-
 def outage_figures(outage: Outage | None) -> dict[str, object]:
     """The outage as the progress shows it; empty without one."""
     if outage is None:
@@ -98,25 +94,28 @@ def utc(epoch_ms: int) -> str:
 class OutageWatch:
     """Owns the outages of one process. Each `key` fails and recovers by itself: a shard, for example.
 
-    A service is warned of once, when the first of its keys fails. Used by one thread at a time; others may read `longest`.
+    A service is warned of once, when the first of its keys fails. Any thread may call: the driver has two.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None) -> None:
         self._max_ms = max_ms
         self._clock = clock or SystemClock()
         self._down: dict[str, Outage] = {}
+        self._lock = threading.Lock()
 
     @property
     def longest(self) -> Outage | None:
         """The outage that began first."""
-        return longest_of(*tuple(self._down.values()))
+        with self._lock:
+            return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
     def on_failure(self, error: object, key: str = "") -> float:
         """Note a failed try; returns the seconds to wait before the next one. Raises: OutageError after `max_ms`."""
         now, service = self._clock.monotonic(), service_of(error)
-        is_known = any(each.service == service for each in self._down.values())
-        outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
-        outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
+        with self._lock:
+            is_known = self._is_down(service)
+            outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
+            outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
         if (now - outage.began) * 1000 >= self._max_ms:
             raise outage_error(service, outage.since_ms, self._max_ms, error)
         if not is_known:
@@ -126,9 +125,14 @@ class OutageWatch:
 
     def on_success(self, key: str = "") -> None:
         """Note that a try has succeeded."""
-        outage = self._down.pop(key, None)
-        if outage is not None and not any(each.service == outage.service for each in self._down.values()):
+        with self._lock:
+            outage = self._down.pop(key, None)
+            is_back = outage is not None and not self._is_down(outage.service)
+        if outage is not None and is_back:
             LOG.warning("%s is back after %.0f s", outage.service, self._clock.monotonic() - outage.began)
+
+    def _is_down(self, service: str) -> bool:
+        return any(outage.service == service for outage in self._down.values())
 
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
         """Call until no outage keeps it from succeeding. Raises: OutageError; every error that is no outage, at once."""

@@ -9,7 +9,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .background_call import PatientCalls
-from .outages import Outage, OutageWatch, is_outage
+from .outages import OutageWatch, is_outage
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0
@@ -20,20 +20,15 @@ NO_ANSWER = "a call that planning needs has no answer"
 
 
 class PlanningCalls:
-    """Owns the outages that planning meets, and when a call may be tried again."""
+    """Owns when a call may be tried again, and tells the watch of outages how calls end."""
 
-    def __init__(self, max_outage_ms: int, clock: Clock, background: PatientCalls) -> None:
+    def __init__(self, outages: OutageWatch, clock: Clock, background: PatientCalls) -> None:
         """`background` makes the calls."""
         self._background = background
         self._clock = clock
-        self._watch = OutageWatch(max_outage_ms, clock)
+        self._watch = outages
         self._retry_at = 0.0
         self._began: float | None = None
-
-    @property
-    def outage(self) -> Outage | None:
-        """What is away now."""
-        return self._watch.longest
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T:
         """The result of the call of that name, which goes on in the background when there is none in time.

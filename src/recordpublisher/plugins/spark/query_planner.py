@@ -7,20 +7,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recordpublisher.publishers.errors import StateError
+
 from .background_call import BackgroundCall, PatientCalls
-from .outages import Outage, longest_of, outage_figures
+from .outages import Outage, outage_figures
 from .planning_calls import ANSWER_SECONDS, PlanningCalls
-from .source.batch_planner import POLL_SECONDS, BatchPlanner, NoBatchReason
+from .source.batch_planner import BatchPlanner
+from .source.next_step import Decision, Step, Watch
 from .source.offset import BatchOffset
 from .source.task_read import TaskPlan
 from .source.tasks import task_plans
 
+POLL_SECONDS = 0.05
+"""How long one call waits for something new; Spark itself calls again after 10 ms."""
+FIRST_LOOK_SECONDS = 1.0
+"""How long planning waits for a first look at every shard, after a batch that read records to all tips."""
+
 
 @dataclass(slots=True)
 class QueryPlanner:
-    """Returns the old offset while a service is away, so that nothing is planned and the query goes on.
+    """Carries out the steps of the planner; only here anything waits for its time.
 
-    An AvailableNow run would end with the old offset: it gets batches without tasks instead.
+    It returns the old offset while a service is away, so that nothing is planned and the query goes on. An AvailableNow run would end with
+    the old offset: it gets batches without tasks instead.
     """
 
     planner: BatchPlanner
@@ -29,12 +38,12 @@ class QueryPlanner:
     _calls: PlanningCalls = field(init=False)
 
     def __post_init__(self) -> None:
-        self._calls = PlanningCalls(self.planner.options.max_outage_ms, self.planner.clock, self.background)
+        self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
 
     @property
     def outage(self) -> Outage | None:
         """What has been down for the longest."""
-        return longest_of(self._calls.outage, self.planner.reads.outage)
+        return self.planner.outages.longest
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
@@ -45,38 +54,45 @@ class QueryPlanner:
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
-        self.planner.is_available_now = True
+        self.planner.prepare_available_now()
 
     def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset:
         """The plan of the next batch; `start` when there is none now (Spark calls again) or, for AvailableNow, none any more.
 
         Raises: OutageError; every error that is no outage, at once.
         """
-        until = self._now() + ANSWER_SECONDS
+        until, found_new = self._now() + ANSWER_SECONDS, False
         while True:
-            planned = self._try(start, limit, until)
-            if isinstance(planned, BatchOffset):
-                return planned
-            if planned is NoBatchReason.FINISHED:
+            step = self._step(start, limit, until, found_new)
+            if isinstance(step, BatchOffset):
+                return step
+            if step is Decision.FINISH:
                 return start
+            found_new = self._wait(step)
+            if found_new:
+                continue
             if not self.planner.is_available_now:
-                self.sleep(POLL_SECONDS)  # Spark itself calls again after 10 ms
                 return start
-            if self._now() >= until and (planned is None or self.outage is not None):
+            if self._now() >= until and (step is None or self.outage is not None):
                 return replace(start, waits=start.waits + 1)
-            self.sleep(POLL_SECONDS)
 
-    def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
+    def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch. Services are called only for a batch that was planned before a restart; if they are away, its tasks wait.
 
         Spark runs a batch up to the first offset it gets, also when that is the initial one because nothing could be planned.
+        Raises: StateError when Spark stands elsewhere than the plan begins.
         """
-        if offset.waits or offset.batch == 0:
+        if not end.follows(start):
+            raise StateError(
+                f"Spark asks for the rows after batch {start.batch} ({start.plan}), and batch {end.batch} was planned after another one "
+                f"({end.after}): is the checkpoint a mixture of two?"
+            )
+        if end.waits or end.batch == 0:
             return []
         try:
-            return self._calls.result(f"tasks of {offset.plan}", lambda: self.planner.partitions(offset))
+            return self._calls.result(f"tasks of {end.plan}", lambda: self.planner.partitions(end))
         except TimeoutError:
-            return task_plans(offset, self.planner.options, offset.store_token, consumer_arns=None)
+            return task_plans(end, self.planner.options, end.store_token, consumer_arns=None)
 
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch."""
@@ -86,12 +102,26 @@ class QueryPlanner:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
-    def _try(self, start: BatchOffset, limit: int | None, until: float) -> BatchOffset | NoBatchReason | None:
-        """One try to plan; None in an outage, or while a call still runs."""
+    def _step(self, start: BatchOffset, limit: int | None, until: float, found_new: bool) -> BatchOffset | Step | None:
+        """The planner's next step; None in an outage, or while a call still runs."""
         try:
-            return self._calls.result(start.plan, lambda: self.planner.next_offset(start, limit), until - self._now())
+            return self._calls.result(
+                start.plan, lambda: self.planner.step(start, limit, found_new=found_new), until - self._now()
+            )
         except TimeoutError:
             return None
+
+    def _wait(self, step: Step | None) -> bool:
+        """Wait a moment; returns whether the batch should be planned at once."""
+        service = self.planner.service
+        if isinstance(step, Watch):
+            return (
+                not service.finds_nothing(FIRST_LOOK_SECONDS)
+                if step.first_look
+                else service.wait_for_new_data(POLL_SECONDS)
+            )
+        self.sleep(POLL_SECONDS)
+        return False
 
     def _now(self) -> float:
         return self.planner.clock.monotonic()

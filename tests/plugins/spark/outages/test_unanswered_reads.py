@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
-from recordpublisher.plugins.spark.source.shard_grouping import MAX_DOUBLINGS
+from recordpublisher.plugins.spark.source.tasks import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
 from fakes.spark.queries import query, two_shards
@@ -61,8 +61,8 @@ def test_the_next_batch_waits_for_the_pause_after_failed_reads(kinesis, tmp_path
     job = query(kinesis, tmp_path)
     job.batch()
     kinesis.shards["s/a"].times.append(5)
-    job.planner.planner.reads.note = lambda offset, claims: None
-    job.planner.planner.reads.retry_at_ms = kinesis.clock.ms + 5_000
+    job.planner.planner._reads.note = lambda offset, claims: None
+    job.planner.planner._reads.retry_at_ms = kinesis.clock.ms + 5_000
     assert not job.batch()
     kinesis.clock.ms += 5_000
     assert job.batch()

@@ -213,7 +213,7 @@ def test_bytes_of_a_batch_are_shared_by_its_tasks(kinesis, tmp_path):
     job.options = replace(job.options, max_batch_bytes=1000)
     job.restart()
     job.batch()
-    assert [plan.bounds.max_bytes for plan in job.planner.partitions(job.last)] == [500, 500]
+    assert [plan.bounds.max_bytes for plan in job.tasks()] == [500, 500]
 
 
 def test_a_shard_without_progress_gets_longer_windows_until_its_records_come(kinesis, tmp_path):

@@ -143,7 +143,7 @@ def test_a_claim_that_names_other_shards_fails_the_task(kinesis, tmp_path):
     kinesis.add("b", [1])
     job = query(kinesis, tmp_path)
     job.batch()
-    first, second = job.planner.partitions(job.last)
+    first, second = job.tasks()
     with pytest.raises(StateError, match="other shards"):
         job.rows_of(replace(first, group=second.group))
 

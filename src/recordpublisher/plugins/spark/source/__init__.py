@@ -1,4 +1,5 @@
-"""Queries: the driver plans micro-batches as offsets, and tasks read them and store claims. Start at `batch_planner.py`.
+"""Queries: the driver plans micro-batches as offsets, and tasks read them and store claims. Start at `plan.py`.
 
-`next_offset.py` computes each offset from the last one and its claims; `task_read.py` is one task.
+`plan.py` computes each plan from the last offset and its claims, `next_step.py` says what is done now; `batch_planner.py` asks both, and
+`query_planner.py`, one folder up, carries the steps out. `task_read.py` is one task.
 """

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher import watermark_functions
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
 from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL, LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .offset import EMIT_NOTHING, ShardOffset
-from .reshards import children_of, is_startable
+from .reshards import has_children, is_startable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,15 @@ class AlignmentSettings:
             return None
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
-    def is_idle(self, entry: ShardOffset) -> bool:
-        """Whether the shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
-        return entry.seen.next_watermark is None and watermark_functions.is_idle(entry.silence.ms, self.idle_interval)
+    def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
+        """Whether a shard has been silent for long enough (W3). One with a record above the emit limit is not silent."""
+        return seen.next_watermark is None and watermark_functions.is_idle(silence.ms, self.idle_interval)
+
+
+def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
+    """Whether alignment keeps the shard from being read: its next record is known to lie above the limit (W8, W11)."""
+    watermark = entry.alignment_watermark
+    return emit_limit is not None and watermark is not None and watermark > emit_limit
 
 
 def next_global_watermark(
@@ -78,7 +85,6 @@ def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: 
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
-        has_children = bool(children_of(entry, shards))
-        return watermark_functions.holds_after_end(has_children, False, waited_ms, alignment.timeout)
+        return watermark_functions.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
     is_open = not entry.done and is_startable(entry, shards)
     return watermark_functions.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)

@@ -10,7 +10,6 @@ from recordpublisher.publishers.errors import StateError
 
 from .claim import ReadClaim, ShardRead
 from .offset import BatchOffset, ShardOffset
-from .shard_grouping import task_groups
 
 
 def claim_name(group: int) -> str:
@@ -61,7 +60,7 @@ def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims
     claims = BatchClaims()
     if offset.batch == 0:
         return claims
-    groups = task_groups(offset)
+    groups = offset.tasks()
     stored = store.load(batch_id(offset), map(claim_name, range(len(groups))), offset.store_token)
     claims.has_token = stored.has_marker
     for number, group in enumerate(groups):

@@ -1,6 +1,6 @@
 """BatchOffset: the offset of one micro-batch, as JSON in Spark's offset log.
 
-An offset is the plan of its batch: where the batch starts in every shard, up to which event time it may emit, and how many tasks read it.
+An offset is the plan of its batch: where the batch starts in every shard, which task reads it, and up to which event time it may emit.
 For Spark the offset is the *end* of that batch. Where the batch really ended is in its claims, from which the next offset is computed. A
 query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
 """
@@ -47,7 +47,7 @@ class Held:
 class ShardOffset:
     """One shard in an offset.
 
-    - `state`: where the batch starts.
+    - `state`: where the batch starts; `task`: the number of the task that reads it, None if the batch does not read it.
     - `seen`: what the last read saw; `silence`, `held`: for how long the shard was silent, and held by alignment.
     - `idle`: whether the silence makes the shard idle (W3).
     - `records`, `last_records`: emitted so far; emitted by the batch before.
@@ -58,6 +58,7 @@ class ShardOffset:
 
     shard: Shard
     state: ShardState
+    task: int | None = None
     seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
     silence: Silence = Silence()  # noqa: RUF009 - is frozen
     held: Held = Held()
@@ -87,6 +88,7 @@ class ShardOffset:
         entries = {
             **shard_to_json(self.shard),
             "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
+            "task": self.task,
             "seen": self.seen.to_json() or None,
             "silence": _without_zeros({"ms": self.silence.ms, "tipMs": self.silence.tip_ms}),
             "held": _without_zeros({"ms": self.held.ms, "batches": self.held.batches}),
@@ -107,6 +109,7 @@ class ShardOffset:
         return cls(
             shard=shard,
             state=ShardState.from_json({**entries["state"], "parents": shard.parents}),
+            task=entries.get("task"),
             seen=ShardObservation.from_json(entries.get("seen", {})),
             silence=Silence(silence.get("ms", 0), silence.get("tipMs")),
             held=Held(held.get("ms", 0), held.get("batches", 0)),
@@ -127,9 +130,8 @@ def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
 class BatchOffset:
     """The plan of batch number `batch` of the query `query`.
 
-    - `plan`: random for each planning. Claims of another plan of the same number are ignored.
+    - `plan`: random for each planning. Claims of another plan of the same number are ignored. `after`: the plan of the batch before.
     - `planned_ms`: when the batch was planned, by the driver's clock.
-    - `tasks`: how many tasks share the shards to read.
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
     - `records`, `bytes`: emitted by all earlier batches, including those of shards that are no longer in the offset.
@@ -143,7 +145,7 @@ class BatchOffset:
     batch: int
     planned_ms: int
     shards: Mapping[str, ShardOffset]
-    tasks: int = 1
+    after: str = ""
     limit: int | None = None
     global_watermark: int | None = None
     emit_limit: int | None = None
@@ -163,6 +165,25 @@ class BatchOffset:
         """Whether the shards of the query are still to be listed."""
         return self.plan == UNLISTED
 
+    def tasks(self) -> list[list[ShardOffset]]:
+        """The shards of each task, as planned; no task is empty.
+
+        Each batch begins with another shard, since a task's bytes may not be enough for one record of every shard.
+        """
+        groups: dict[int, list[ShardOffset]] = {}
+        for _, entry in sorted(self.shards.items()):
+            if entry.task is not None:
+                groups.setdefault(entry.task, []).append(entry)
+        return [_rotated(groups[task], self.batch) for task in sorted(groups)]
+
+    def follows(self, start: BatchOffset) -> bool:
+        """Whether this batch was planned after that of `start`, or is the same: nothing was planned, or the query waits.
+
+        Where a new query starts is computed again by every process, so the first batch follows any of these.
+        """
+        is_first = start.batch == 0 and self.batch <= 1
+        return is_first or start.plan in (self.plan, self.after)
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
         entries = {
@@ -171,7 +192,7 @@ class BatchOffset:
             "plan": self.plan,
             "batch": self.batch,
             "plannedMs": self.planned_ms,
-            "tasks": self.tasks,
+            "after": self.after or None,
             "limit": self.limit,
             "globalWatermark": self.global_watermark,
             "emitLimit": self.emit_limit,
@@ -205,7 +226,7 @@ class BatchOffset:
             plan=plain["plan"],
             batch=plain["batch"],
             planned_ms=plain["plannedMs"],
-            tasks=plain["tasks"],
+            after=plain.get("after", ""),
             limit=plain.get("limit"),
             global_watermark=plain.get("globalWatermark"),
             emit_limit=plain.get("emitLimit"),
@@ -216,3 +237,8 @@ class BatchOffset:
             waits=plain.get("waits", 0),
             shards={key: ShardOffset.from_json(entry) for key, entry in plain["shards"].items()},
         )
+
+
+def _rotated(group: list[ShardOffset], batch: int) -> list[ShardOffset]:
+    first = batch % len(group)
+    return group[first:] + group[:first]

@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from .alignment import is_held
 from .offset import EMIT_NOTHING, BatchOffset
-from .shard_grouping import is_held, readable_shards
 
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
     """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
 
-    While a quiet stream is watched, no batch follows: `batch` and `tasks` are those of the last one then.
+    While a quiet stream is watched, no batch follows: `batch` and `tasks`, their number, are those of the last one then.
     """
 
     reached: BatchOffset
+    tasks: int
     records: int
     bytes: int
     seconds: float
@@ -25,9 +26,10 @@ class QueryProgress:
     @classmethod
     def after(cls, start: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
         """`start` planned the last batch, and `offset` says where it ended; `is_planned`: the next one begins there now."""
-        shown = offset if is_planned else replace(offset, batch=start.batch, tasks=start.tasks)
+        shown = offset if is_planned else replace(offset, batch=start.batch)
+        tasks = len((offset if is_planned else start).tasks())
         records, size = offset.records - start.records, offset.bytes - start.bytes
-        return cls(shown, records, size, max(now_ms - start.planned_ms, 1) / 1000)
+        return cls(shown, tasks, records, size, max(now_ms - start.planned_ms, 1) / 1000)
 
     def figures(self) -> dict[str, Any]:
         """Counts and rates as plain values."""
@@ -40,8 +42,8 @@ class QueryProgress:
             "batch": offset.batch,
             "streams": sorted({entry.shard.stream for entry in entries}),
             "shards": len(offset.shards),
-            "reading": len(readable_shards(offset)),
-            "tasks": offset.tasks,
+            "reading": sum(entry.task is not None for entry in entries),
+            "tasks": self.tasks,
             "idle": sum(entry.idle for entry in entries),
             "held": sum(is_held(entry, offset.emit_limit) for entry in entries),
             "atTip": sum(entry.seen.at_tip for entry in entries),

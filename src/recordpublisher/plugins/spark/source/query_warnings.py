@@ -87,7 +87,7 @@ class QueryWarnings:
             text = (
                 "the %s tasks of a batch read one after another, %s ms apart: set maxTasks to the number of free slots"
             )
-            self._once(text, start.tasks, max(began) - min(began))
+            self._once(text, len(began), max(began) - min(began))
 
     def _once(self, text: str, *values: object) -> None:
         if text not in self._texts:

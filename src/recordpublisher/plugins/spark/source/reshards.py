@@ -21,15 +21,15 @@ def is_startable(entry: ShardOffset, shards: Shards) -> bool:
     """Whether every parent was read to its end (S2).
 
     An offset takes a child only with its parents (`with_new_shards`), and drops a parent only once all its children may start. So a parent
-    that is not in the offset was read, or is past retention. `ShardTable.parents_finished` cannot conclude that: there a parent may
-    belong to another subtask.
+    that is not in the offset was read, or is past retention. `ShardTable` cannot conclude that: there a parent may belong
+    to another subtask.
     """
     return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
 
 
-def children_of(entry: ShardOffset, shards: Shards) -> list[ShardOffset]:
-    """The children in the offset."""
-    return [other for other in shards.values() if entry.key in parent_keys(other.shard)]
+def has_children(entry: ShardOffset, shards: Shards) -> bool:
+    """Whether a child of the shard is in the offset."""
+    return any(entry.key in parent_keys(other.shard) for other in shards.values())
 
 
 def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:

@@ -10,8 +10,10 @@ from ..options import SparkOptions
 from .batch_claims import batch_id
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .retention import accepts_data_loss
-from .shard_grouping import records_per_shard, task_groups, window_factor
 from .task_read import TaskPlan
+
+MAX_DOUBLINGS = 4
+"""A window grows from 1.5 s to 24 s at most."""
 
 
 def task_plans(
@@ -29,7 +31,7 @@ def task_plans(
     replay_publisher = "POLLING" if options.is_fan_out else options.publisher
     may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else replay_publisher
-    groups = task_groups(offset)
+    groups = offset.tasks()
     return [
         TaskPlan(
             batch=batch_id(offset),
@@ -54,7 +56,9 @@ def subscribes(offset: BatchOffset, options: SparkOptions) -> bool:
 
 def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions) -> Bounds:
     """What ends the read of one of `tasks` tasks."""
-    share = records_per_shard(offset)
+    reading = sum(entry.task is not None for entry in offset.shards.values())
+    # at least one record of each shard, so that every shard progresses
+    share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
     fan_out = subscribes(offset, options)
     window_ms = options.fan_out_window_ms if fan_out else options.window_ms
     return Bounds(
@@ -66,3 +70,12 @@ def bounds_of(offset: BatchOffset, group: list[ShardOffset], tasks: int, options
         stop_at_tip=not fan_out,
         shard_limits={} if share is None else {entry.key: share for entry in group},
     )
+
+
+def window_factor(group: list[ShardOffset]) -> int:
+    """How many times longer than usual a task may read: doubled after each window in which a shard got no record and did not reach its tip.
+
+    A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
+    With windows of constant length it would never reach the next one. The same holds for reads that wait because of throttling.
+    """
+    return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))

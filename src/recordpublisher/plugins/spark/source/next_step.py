@@ -1,0 +1,88 @@
+"""next_step: what the driver does now, from a plan and some facts; without state and clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .plan import BatchPlan
+
+SHORTEST_WATCH_MS = 1_000
+
+
+class Decision(Enum):
+    """What is done at once."""
+
+    PLAN = "run the batch"
+    LIST = "list the streams, and plan again: children that no response has named belong to the run, too"
+    FINISH = "the run has read everything that was available"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """No batch before this time, epoch ms."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Poll all shards until one has something new; no batch before this time, epoch ms, otherwise.
+
+    `first_look`: the last batch had records, so there may be more already. If a first look at every shard does not show within
+    `FIRST_LOOK_SECONDS` that there are none, the batch runs.
+    """
+
+    until_ms: int
+    first_look: bool
+
+
+Step = Decision | Wait | Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a decision needs besides the plan. Times are epoch ms.
+
+    - `now_ms`: the driver's time; `retry_at_ms`: no batch before, since the reads of the last one had no response.
+    - `found_new`: the watch has found something, or could not look at every shard in time.
+    - `has_listed`: the streams were listed for this batch.
+    - `probe_ms`: option `probeInterval`; `fan_out_window_ms`: the shortest time between two subscriptions to a shard.
+    """
+
+    now_ms: int
+    retry_at_ms: int
+    found_new: bool
+    has_listed: bool
+    probe_ms: int
+    fan_out_window_ms: int
+
+
+def next_step(plan: BatchPlan, facts: Facts) -> Step:
+    """The cases, in this order:
+
+    1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited out.
+    2. An AvailableNow run has read everything.
+    3. No shard can be read.
+    4. No task has read the last batch, or an AvailableNow run found nothing: a batch in each probe interval.
+    5. There is more to read, as of the last reads or of the watch, or a batch is due.
+    6. The stream is quiet: the driver watches it until something is new or a batch is due.
+    """
+    claims, now_ms = plan.claims, facts.now_ms
+    earliest_ms = max(claims.subscribed_ms + facts.fan_out_window_ms, facts.retry_at_ms)
+    if now_ms < earliest_ms:
+        return Wait(earliest_ms)
+    if plan.is_run_over:
+        return Decision.LIST if plan.has_unlisted_ends and not facts.has_listed else Decision.FINISH
+    if not plan.readable:
+        return Wait(now_ms)
+    probe_at_ms = plan.start.planned_ms + facts.probe_ms
+    is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
+    if is_repeated and now_ms < probe_at_ms:
+        return Wait(probe_at_ms)
+    due_ms = max(plan.due_ms, probe_at_ms)
+    has_more = plan.is_available_now or not plan.read_everything or facts.found_new
+    if is_repeated or has_more or now_ms >= due_ms:
+        return Decision.PLAN
+    until_ms = min(due_ms, now_ms + max(facts.probe_ms, SHORTEST_WATCH_MS))
+    return Watch(until_ms, first_look=not claims.is_quiet)

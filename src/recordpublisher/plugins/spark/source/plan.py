@@ -1,0 +1,238 @@
+"""plan_batch: computes the plan of the next batch, in one pass, from the last offset, the claims of its batch, and what else is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recordpublisher.publishers.shards import Shard
+
+from .alignment import AlignmentSettings, is_held, next_global_watermark
+from .batch_claims import BatchClaims
+from .claim import ShardRead
+from .offset import BatchOffset, Held, ShardOffset
+from .reshards import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
+
+TIP_CONFIRMATION_MS = 3_600_000
+"""How often the tip of a quiet shard is confirmed and stored. It must be far below the shortest retention (24 h): whether records were lost
+while the job was stopped is judged by the later one of last record and last tip (S5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableNow:
+    """A run that stops at the tips as of its start.
+
+    `arrival_ms` is the service's time at the start; `after_batch` is the last batch that was planned before.
+    """
+
+    arrival_ms: int
+    after_batch: int
+
+    def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
+        """Whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
+        if batch <= self.after_batch:
+            return False
+        if read is None:
+            return entry.done
+        return read.seen.at_tip or (read.end.arrival_ms or 0) >= self.arrival_ms
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What a plan needs besides the last offset and its claims.
+
+    - `plan`: a new random id; `now_ms`: the driver's time; `limit`: the most records of the batch.
+    - `tasks_for`: how many tasks read so many shards.
+    - `streams`: the names of the job's streams. Others of the offset are dropped.
+    - `listed`: the newest listing; `finished`: shards, by `Shard.key`, that have left the offset since the process began.
+    - `available_now`: set in a run that stops at the tips.
+    - `lost`: shards, by `Shard.key`, that are past retention, if the job accepts that.
+    """
+
+    plan: str
+    now_ms: int
+    alignment: AlignmentSettings
+    tasks_for: Callable[[int], int]
+    streams: Collection[str]
+    limit: int | None = None
+    listed: Sequence[Shard] = ()
+    finished: Collection[str] = ()
+    available_now: AvailableNow | None = None
+    lost: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The plan of a batch, and what it says about whether the batch should run.
+
+    - `start`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
+    - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
+    - `has_unlisted_ends`: a shard has ended whose children are not known.
+    - `read_everything`: the last batch left nothing that this one could emit, as of its reads.
+    - `due_ms`: when the batch must run although nothing new arrived.
+    - `is_available_now`, `is_run_over`: the run stops at the tips; it has read everything, or its sink did not read the last batch.
+    """
+
+    start: BatchOffset
+    claims: BatchClaims
+    offset: BatchOffset
+    readable: tuple[ShardOffset, ...]
+    has_unlisted_ends: bool
+    read_everything: bool
+    due_ms: int
+    is_available_now: bool
+    is_run_over: bool
+
+
+def plan_batch(start: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
+    """The next batch. A shard of the last one without a claim starts at the same position again, so nothing is lost."""
+    reads = claims.shards
+    # 1. Every shard moves to where its claimed read ended.
+    shards = {key: _after_read(entry, reads.get(key), start, inputs) for key, entry in start.shards.items()}
+
+    # 2. New shards are added; children replace parents that have ended; streams that are no longer read leave.
+    children = [child for read in reads.values() for child in read.seen.children]
+    known_streams = {entry.shard.stream for entry in start.shards.values()}
+    in_new_streams = [shard for shard in inputs.listed if shard.stream not in known_streams]
+    shards |= {
+        shard.key: unread_shard(shard, start.start) for shard in in_new_streams if shard.stream in inputs.streams
+    }
+    found = [
+        shard for shard in new_shards(inputs.listed, start.shards, inputs.finished) if shard.stream in known_streams
+    ]
+    shards = with_started_children(with_new_shards(shards, found, children))
+
+    # 3. The global watermark rises to that of the lowest active shard, and the emit limit with it.
+    global_watermark = next_global_watermark(start.global_watermark, shards, inputs.alignment, inputs.now_ms)
+    emit_limit = inputs.alignment.emit_limit(global_watermark)
+
+    # 4. Shards that wait above that limit count the time. Those that are left, and may be read, are divided among the tasks.
+    elapsed_ms = inputs.now_ms - start.planned_ms
+    shards = {
+        key: _with_held_time(entry, emit_limit, elapsed_ms)
+        for key, entry in shards.items()
+        if entry.shard.stream in inputs.streams
+    }
+    readable = [entry for _, entry in sorted(shards.items()) if _is_readable(entry, shards, emit_limit)]
+    task_of = _tasks(readable, start.batch + 1, inputs)
+
+    offset = replace(
+        start,
+        plan=inputs.plan,
+        after=start.plan,
+        batch=start.batch + 1,
+        planned_ms=inputs.now_ms,
+        limit=inputs.limit,
+        global_watermark=global_watermark,
+        emit_limit=emit_limit,
+        records=start.records + sum(read.records for read in reads.values()),
+        bytes=start.bytes + sum(read.bytes for read in reads.values()),
+        shards={key: replace(entry, task=task_of.get(key)) for key, entry in shards.items()},
+        waits=0,
+    )
+    return BatchPlan(
+        start=start,
+        claims=claims,
+        offset=offset,
+        readable=tuple(readable),
+        has_unlisted_ends=any(entry.state.ended and not has_children(entry, shards) for entry in shards.values()),
+        read_everything=_read_everything(start, offset, claims, readable),
+        due_ms=_due_ms(offset, readable, inputs.alignment),
+        is_available_now=inputs.available_now is not None,
+        is_run_over=_is_run_over(offset, claims, inputs.available_now),
+    )
+
+
+def _after_read(entry: ShardOffset, read: ShardRead | None, start: BatchOffset, inputs: PlanInputs) -> ShardOffset:
+    """The shard after the batch of `start`; `read` is None when no task has claimed it."""
+    if entry.key in inputs.lost:
+        return replace(entry, state=replace(entry.state, ended=True), ended_ms=inputs.now_ms)
+    run = inputs.available_now
+    done = run is not None and run.is_done(entry, read, start.batch)
+    if read is None:
+        return replace(entry, last_records=0, done=done)
+    silence = entry.silence.after(read.seen, read.records)
+    return replace(
+        entry,
+        state=read.end,
+        seen=read.seen,
+        silence=silence,
+        idle=inputs.alignment.is_idle(silence, read.seen),
+        records=entry.records + read.records,
+        last_records=read.records,
+        ended_ms=inputs.now_ms if read.end.ended else None,
+        done=done,
+        empty_windows=0 if read.made_progress else entry.empty_windows + 1,
+    )
+
+
+def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
+    """Count the time for which a record has waited above the emit limit."""
+    if entry.seen.next_watermark is None or entry.state.ended:
+        return entry
+    batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
+    return replace(entry, held=Held(entry.held.ms + max(0, elapsed_ms), batches))
+
+
+def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_limit: int | None) -> bool:
+    if entry.state.ended or entry.done:
+        return False
+    return is_startable(entry, shards) and not is_held(entry, emit_limit)
+
+
+def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> dict[str, int]:
+    """The task of each shard that the batch reads.
+
+    When the batch's limit is below one record for each shard, successive batches read different shards.
+    """
+    reading = list(readable)
+    if inputs.limit is not None and inputs.limit < len(reading):
+        first = batch * inputs.limit % len(reading)
+        reading = (reading[first:] + reading[:first])[: inputs.limit]
+    tasks = min(inputs.tasks_for(len(reading)), len(reading))
+    return {entry.key: number % tasks for number, entry in enumerate(reading)}
+
+
+def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | None) -> bool:
+    """Whether an AvailableNow run has read everything, or its sink did not read the last batch.
+
+    A shard that cannot start does not count: either a parent is not done, or it was split after the start of the run.
+    """
+    if run is None or offset.batch - 1 <= run.after_batch:
+        return False
+    shards = offset.shards
+    return claims.is_unread or all(
+        entry.done or entry.state.ended or not is_startable(entry, shards) for entry in shards.values()
+    )
+
+
+def _read_everything(
+    start: BatchOffset, offset: BatchOffset, claims: BatchClaims, readable: Sequence[ShardOffset]
+) -> bool:
+    """Every shard was read to its tip, or to a record that still lies above the emit limit.
+
+    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough:
+    the watch finds what arrived since.
+    """
+    holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
+    is_same_limit = start.emit_limit == offset.emit_limit or holds_nothing
+    is_unchanged = start.shards.keys() == offset.shards.keys() and is_same_limit
+    all_seen = all(entry.key in claims.shards or entry.seen.at_tip for entry in readable)
+    return start.batch > 0 and is_unchanged and all_seen and claims.is_at_end
+
+
+def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:
+    """When a batch must run although nothing new arrived, epoch ms.
+
+    Tips are confirmed from time to time. And while records wait above the emit limit, the silent shards that hold them back must be
+    read again, until their silence was observed for long enough (W3).
+    """
+    due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
+    if alignment.idle_interval >= 0 and any(entry.seen.next_watermark is not None for entry in offset.shards.values()):
+        due += [_idle_from_ms(entry, alignment.idle_interval, offset) for entry in readable if not entry.idle]
+    return min(due, default=offset.planned_ms + TIP_CONFIRMATION_MS)
+
+
+def _idle_from_ms(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -> int:
+    last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
+    return last_tip_ms + max(0, idle_interval - entry.silence.ms)

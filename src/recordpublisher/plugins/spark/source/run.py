@@ -1,0 +1,55 @@
+"""begin_run: what is checked and noted once in each process, before the first batch is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
+
+from ..options import SparkOptions
+from ..service.planning_port import PlanningPort
+from .offset import BatchOffset
+from .plan import AvailableNow
+from .retention import lost_shards
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """What holds for a whole run.
+
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job goes on without them.
+    - `available_now`: where a run that stops at the tips ends; None for others.
+    """
+
+    lost: frozenset[str] = frozenset()
+    available_now: AvailableNow | None = None
+
+
+def check_location(store: ReadClaimStore) -> None:
+    """Raises: ConfigurationError when the location cannot hold claims."""
+    store.write_marker("location-check", "driver")
+
+
+def begin_run(
+    reached: BatchOffset, options: SparkOptions, service: PlanningPort, now_ms: int, *, is_available_now: bool
+) -> QueryRun:
+    """`reached` is where the last batch ended: it may be read and claimed.
+
+    Raises: DataLossError when records are past retention, unless the job goes on; the error of a service that is away.
+    """
+    is_new = reached.batch <= 1
+    lost = (
+        frozenset[str]() if is_new else lost_shards(reached, options.stream_names, service, options.properties, now_ms)
+    )
+    if not is_available_now:
+        return QueryRun(lost)
+    list_streams(options, service)  # existing shards belong to the run, even if the discovery has not found them yet
+    # the service's time is truncated to whole seconds: records of this second belong to the run
+    arrival_ms = max(service.server_time_ms(stream) for stream in options.streams) + 1000
+    return QueryRun(lost, AvailableNow(arrival_ms, reached.batch - 1))
+
+
+def list_streams(options: SparkOptions, service: PlanningPort) -> None:
+    """List all streams now; the listing is seen by `discovered_shards`."""
+    for stream in options.streams:
+        service.list_shards(stream)
