@@ -17,7 +17,7 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
-from recordpublisher.plugins.spark.peers.option_table import PEERS, PeerOption
+from recordpublisher.plugins.spark.options.peers.option_table import PEERS, PeerOption
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- made by make docs from the code: change the code, not this page -->"

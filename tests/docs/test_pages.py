@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import memory, reactive  # noqa: F401 - declare properties
-from recordpublisher.plugins.spark import options  # noqa: F401 - declares properties
+from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.writer import write_options as writing_options  # noqa: F401 - declares properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 

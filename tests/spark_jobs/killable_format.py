@@ -10,6 +10,7 @@ from typing import Any
 
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.spark.source.batch_claims import claim_store
 from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
@@ -40,7 +41,7 @@ class KillableReader(KinesisStreamReader):
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         folder = Path(str(self._options.properties[FOLDER]))
         pause_while_armed(folder, "reading")
-        plan, store = partition.plan, PausingClaims(self._options.claim_store(), folder)
+        plan, store = partition.plan, PausingClaims(claim_store(self._options), folder)
         read = shard_reader(self._options, plan.consumer_arns)
         rows = TaskRead(plan, store, read, schema=self._schema).rows()  # type: ignore[arg-type]  # here the batch is claimed
         pause_while_armed(folder, "claimed")

@@ -29,7 +29,7 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     folder = Path(job["folder"])
     builder = SparkSession.builder.master(job["master"]).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.python.daemon.module", "recordpublisher.plugins.spark.service.worker_daemon")
+    builder = builder.config("spark.python.daemon.module", "recordpublisher.plugins.spark.process.worker_daemon")
     for key, value in {**CONF, **job["conf"]}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.query_planner import QueryPlanner
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.offset import BatchOffset

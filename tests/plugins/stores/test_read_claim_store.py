@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.process.python_worker import worker_loop
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, StoredClaims, run_without_loop
 

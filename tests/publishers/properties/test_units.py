@@ -2,7 +2,7 @@
 
 import pytest
 
-import recordpublisher.plugins.spark.options
+import recordpublisher.plugins.spark.options.spark_options
 import recordpublisher.plugins.spark.writer.write_options  # noqa: F401 - declares properties, as `options` does
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError

@@ -7,7 +7,7 @@ import time
 
 import pyarrow as pa
 
-from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.process.python_worker import worker_loop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
 from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
 from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds

@@ -59,7 +59,7 @@ def all_properties() -> list[Property[Any]]:
 
     Classes declare theirs when they are imported; one whose extra is missing is skipped.
     """
-    from recordpublisher.plugins.spark import options  # noqa: F401
+    from recordpublisher.plugins.spark.options import spark_options  # noqa: F401
     from recordpublisher.plugins.spark.writer import write_options  # noqa: F401
 
     for table in load_registry().tables().values():

@@ -16,15 +16,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .batch_read.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .columns.read_schema import SPARK_SCHEMA
-from .driver_errors import RefusedQuery, one_sentence
-from .option_warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
-from .options import SparkOptions
-from .python_worker import log_to_stderr, worker_loop
+from .options.positions import END_OPTION, ENDING_POSITION, ReadPositions
+from .options.spark_options import SparkOptions
+from .options.sql_tables import refuse_new_table, refuse_table
+from .options.starts import starts_by_shard, with_starts
+from .options.warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
+from .process.driver_errors import RefusedQuery, one_sentence
+from .process.python_worker import log_to_stderr, worker_loop
 from .source.offset import BatchOffset
-from .sql_tables import refuse_new_table, refuse_table
-from .start_by_shard import starts_by_shard, with_starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +116,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
         """The options of a job that reads. Raises: ConfigurationError."""
-        from .service.job_checks import check_job
+        from .options.checks import check_job
 
         refuse_table(self.options)
         with collected_warnings() as texts:
@@ -190,22 +190,24 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
         from .columns.reused_memory import ReusedMemory
+        from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
         read = shard_reader(self._options, plan.consumer_arns)
         return TaskRead(
-            plan, self._options.claim_store(), read, schema=self._schema, memory=ReusedMemory.of_process()
+            plan, claim_store(self._options), read, schema=self._schema, memory=ReusedMemory.of_process()
         ).rows()
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:
             from .query_planner import QueryPlanner
             from .service.kinesis_service import KinesisService
+            from .source.batch_claims import claim_store
             from .source.batch_planner import BatchPlanner
 
             log_to_stderr()
             self._options.warnings.tell()
-            service, store = KinesisService(self._options), self._options.claim_store()
+            service, store = KinesisService(self._options), claim_store(self._options)
             self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
         return self._planner

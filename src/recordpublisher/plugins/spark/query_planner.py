@@ -9,9 +9,8 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StateError
 
-from .background_call import BackgroundCall, PatientCalls
 from .outages import Outage, outage_figures
-from .planning_calls import ANSWER_SECONDS, PlanningCalls
+from .planning_calls import ANSWER_SECONDS, BackgroundCall, PatientCalls, PlanningCalls
 from .source.batch_planner import BatchPlanner
 from .source.next_step import Decision, Step, Watch
 from .source.offset import BatchOffset

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
-from recordpublisher.plugins.spark.batch_read.positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.options.positions import EndPosition, ReadPositions
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.service.job_checks import check_job
+from recordpublisher.plugins.spark.options.checks import check_job
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 
 LOOKAHEAD, MAX_LAG = "flink.watermark.lookahead.millis", "flink.watermark.alignment.max.lag"

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.python_worker import worker_loop
+from recordpublisher.plugins.spark.process.python_worker import worker_loop
 from recordpublisher.plugins.spark.service.new_data_watch import NewDataWatch, watch_properties
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import StreamNotFoundError

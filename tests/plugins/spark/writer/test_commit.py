@@ -8,7 +8,7 @@ import pickle
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE
+from recordpublisher.plugins.spark.process.python_worker import LOG_VARIABLE
 from recordpublisher.plugins.spark.writer.data_writers import KinesisBatchWriter, KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskFigures

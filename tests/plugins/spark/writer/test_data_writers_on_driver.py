@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.data_writers import (
     KinesisStreamWriter,
     abort_line,

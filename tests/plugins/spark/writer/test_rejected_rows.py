@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.failure_handler import FailedRecord
-from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
 from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
 from recordpublisher.plugins.spark.writer.rejected_rows import RejectedRows

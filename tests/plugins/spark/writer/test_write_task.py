@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.python_worker import WorkerLoop
+from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
 from recordpublisher.plugins.spark.writer.row_conversion import SLICE_ROWS, RowsToRecords
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions

@@ -17,10 +17,10 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..columns.reused_memory import ReusedMemory
+from ..options.positions import END_OPTION
 from ..outages import OutageWatch
 from ..source.task_read import ReadShards
 from .batch_plan import ShardRange
-from .positions import END_OPTION
 
 LOG = logging.getLogger("recordpublisher.spark")
 PUBLISHER = "POLLING"

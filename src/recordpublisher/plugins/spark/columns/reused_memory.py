@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..python_worker import worker_loop
+from ..process.python_worker import worker_loop
 
 KEPT_IF_USED = 0.25
 """A window that fills less of a buffer gives its memory back: the stream has become quiet."""

@@ -15,7 +15,7 @@ from recordpublisher.plugins.metrics.prometheus.text_format import CONTENT_TYPE
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 
-from ..python_worker import worker_loop
+from ..process.python_worker import worker_loop
 from .progress_metrics import page_of_queries
 
 LOG = logging.getLogger("recordpublisher.spark")

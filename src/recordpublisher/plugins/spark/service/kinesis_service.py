@@ -28,8 +28,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..options import SparkOptions
-from ..python_worker import worker_loop
+from ..options.spark_options import SparkOptions
+from ..process.python_worker import worker_loop
 from .new_data_watch import NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
+from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.errors import StateError
 
+from ..options.spark_options import SparkOptions
+from ..process.python_worker import worker_loop
 from .claim import ReadClaim, ShardRead
 from .offset import BatchOffset, ShardOffset
 
@@ -15,6 +18,15 @@ from .offset import BatchOffset, ShardOffset
 def claim_name(group: int) -> str:
     """The name of a task's claim within its batch."""
     return f"group-{group:05d}"
+
+
+def claim_store(options: SparkOptions) -> ReadClaimStore:
+    """The store of a query's claims: one for each process, with a client that stays open."""
+    loop = worker_loop()
+    return loop.cached(
+        ("claims", options.metadata_location, *sorted(options.properties.items())),
+        lambda: read_claim_store_of(options.metadata_location, options.properties, loop.run, options.metadata_key),
+    )
 
 
 def batch_id(offset: BatchOffset) -> BatchId:

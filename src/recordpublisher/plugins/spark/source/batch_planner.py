@@ -9,8 +9,7 @@ from typing import Any
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 
-from ..dropped_streams import dropped_streams
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..service.planning_port import PlanningPort
 from .alignment import AlignmentSettings
@@ -22,7 +21,7 @@ from .plan import BatchPlan, PlanInputs, plan_batch
 from .progress import QueryProgress
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
-from .run import QueryRun, begin_run, check_location, list_streams
+from .run import QueryRun, begin_run, check_location, dropped_streams, list_streams
 from .task_read import TaskPlan
 from .tasks import task_plans
 from .unanswered_reads import UnansweredReads

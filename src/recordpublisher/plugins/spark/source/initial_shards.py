@@ -13,9 +13,9 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
+from ..options.starts import START_OPTION, starts_by_shard
 from ..service.planning_port import PlanningPort
-from ..start_by_shard import START_OPTION, starts_by_shard
 from .retention import accepts_data_loss
 
 LOG = logging.getLogger("recordpublisher.spark")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
 from .alignment import AlignmentSettings
 from .batch_claims import BatchClaims
 from .offset import BatchOffset

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.stream_arns import stream_name
 
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
 from ..service.planning_port import PlanningPort
 from .offset import BatchOffset
 from .plan import AvailableNow
@@ -53,3 +56,21 @@ def list_streams(options: SparkOptions, service: PlanningPort) -> None:
     """List all streams now; the listing is seen by `discovered_shards`."""
     for stream in options.streams:
         service.list_shards(stream)
+
+
+def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
+    """The names in `known`, the streams of the checkpoint, that are not in `streams`, the names or ARNs of the options.
+
+    Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
+    """
+    known, wanted = set(known), {stream_name(stream) for stream in streams}
+    if known and not known & wanted:
+        names = ", ".join(sorted(known))
+        valid = f"streams with {names} among them, or a new checkpointLocation and a new metadataLocation"
+        raise ConfigurationError(
+            "stream",
+            ", ".join(sorted(wanted)),
+            valid,
+            reason=f"this query has read {names} so far, and positions are kept",
+        )
+    return known - wanted

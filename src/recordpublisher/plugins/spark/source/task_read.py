@@ -24,9 +24,9 @@ from recordpublisher.publishers.shards import Shard
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
 from ..columns.reused_memory import ReusedMemory
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch
-from ..python_worker import worker_loop
+from ..process.python_worker import worker_loop
 from ..service.task_properties import task_properties
 from .batch_claims import claim_name
 from .claim import ReadClaim, ShardRead

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 
-from ..options import SparkOptions
+from ..options.spark_options import SparkOptions
 from .batch_claims import batch_id
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .retention import accepts_data_loss

@@ -17,7 +17,7 @@ from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import WritingPort
 
-from ..python_worker import WorkerLoop, log_to_stderr, worker_loop
+from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
 from .patient_port import PatientPort

@@ -11,10 +11,10 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATIO
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import optional_integer, text
 
-from ..options import STREAM, with_loaded_stream
+from ..options.peers.translation import own_options
+from ..options.spark_options import STREAM, with_loaded_stream
+from ..options.unknown_options import is_option, warn_of_unknown_options
 from ..outages import MAX_OUTAGE
-from ..peers.translation import own_options
-from ..unknown_options import is_option, warn_of_unknown_options
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"

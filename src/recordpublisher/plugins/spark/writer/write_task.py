@@ -11,7 +11,7 @@ from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError, SinkError
 
-from ..python_worker import WorkerLoop
+from ..process.python_worker import WorkerLoop
 from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords, slices
 from .writer_pool import WriterPool

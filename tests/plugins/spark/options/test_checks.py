@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.options import SparkOptions
-from recordpublisher.plugins.spark.service.job_checks import check_job
+from recordpublisher.plugins.spark.options.checks import check_job
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 
 EFO = {
     "stream": "orders",

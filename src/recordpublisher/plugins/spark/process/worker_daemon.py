@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers that has imported what a reading task needs, before it forks them.
 
-`spark.python.daemon.module=recordpublisher.plugins.spark.service.worker_daemon`. Spark's own daemon forks workers that import it each.
+`spark.python.daemon.module=recordpublisher.plugins.spark.process.worker_daemon`. Spark's own daemon forks workers that import it each.
 """
 
 from __future__ import annotations

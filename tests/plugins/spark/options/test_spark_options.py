@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.options import SparkOptions
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
@@ -81,13 +81,6 @@ def test_a_root_of_all_queries_replaces_the_place_of_one():
         True,
     )
     assert not SparkOptions.parse(GIVEN).replays_lost_claims
-
-
-def test_one_process_has_one_store_of_claims():
-    given = {**GIVEN, "metadatalocation": "s3://bucket/claims", "aws.region": "us-east-1"}
-    stores = [SparkOptions.parse(given).claim_store() for _ in range(2)]
-    assert stores[0] is stores[1]
-    assert SparkOptions.parse({**given, "metadatalocation": "s3://bucket/others"}).claim_store() is not stores[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .python_worker import log_to_stderr
+from ..process.python_worker import log_to_stderr
 
 _COMMITTING = "pyspark.sql.worker.python_streaming_sink_runner"
 LOG = logging.getLogger("recordpublisher.spark")

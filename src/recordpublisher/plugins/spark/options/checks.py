@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
 
-from ..options import SparkOptions
+from .spark_options import SparkOptions
 
 
 def check_job(options: SparkOptions) -> None:

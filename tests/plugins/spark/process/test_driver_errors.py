@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.plugins.spark import driver_errors
-from recordpublisher.plugins.spark.driver_errors import HIDE, one_sentence
+from recordpublisher.plugins.spark.process import driver_errors
+from recordpublisher.plugins.spark.process.driver_errors import HIDE, one_sentence
 from recordpublisher.publishers.errors import ConfigurationError
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from recordpublisher.plugins.spark.service.worker_daemon import without_zips
+from recordpublisher.plugins.spark.process.worker_daemon import without_zips
 
 from processes.command_line import process_environment
 
 IMPORTED = """
 import importlib, os, sys, threading
-from recordpublisher.plugins.spark.service.worker_daemon import MODULES
+from recordpublisher.plugins.spark.process.worker_daemon import MODULES
 for name in MODULES:
     importlib.import_module(name)
 links = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]

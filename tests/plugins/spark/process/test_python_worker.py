@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from recordpublisher.plugins.spark.python_worker import LOG_VARIABLE, WorkerLoop, log_to_stderr, worker_loop
+from recordpublisher.plugins.spark.process.python_worker import LOG_VARIABLE, WorkerLoop, log_to_stderr, worker_loop
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 
 

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import text
 from recordpublisher.publishers.records import RecordBatch
 
-from ..start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard
+from .starts import START_OPTION, json_by_shard, sequence_number, starts_by_shard
 
 END_OPTION = "endingPosition"
 ENDING_POSITION = text(

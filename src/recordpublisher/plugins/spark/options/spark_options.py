@@ -15,10 +15,9 @@ from recordpublisher.publishers.properties.property_types import integer, option
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.stream_arns import stream_name
 
-from ..stores.by_location import read_claim_store_of
-from ..stores.read_claim_store import ReadClaimStore
-from .batch_read.positions import ENDING_POSITION
-from .metadata_options import (
+from ..outages import MAX_OUTAGE
+from .peers.translation import own_options
+from .places import (
     METADATA_LOCATION,
     METADATA_PROPERTIES,
     METADATA_ROOT,
@@ -26,12 +25,10 @@ from .metadata_options import (
     metadata_key,
     metadata_place,
 )
-from .option_warnings import OptionWarnings
-from .outages import MAX_OUTAGE
-from .peers.translation import own_options
-from .python_worker import worker_loop
-from .start_by_shard import STARTS
+from .positions import ENDING_POSITION
+from .starts import STARTS
 from .unknown_options import is_option, refuse_continuous, warn_of_unknown_options
+from .warnings import OptionWarnings
 
 _GROUP = "Spark"
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
@@ -211,14 +208,6 @@ class SparkOptions:
     def replays_lost_claims(self) -> bool:
         """Whether a query whose claims are lost goes on."""
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
-
-    def claim_store(self) -> ReadClaimStore:
-        """The store of claims: one for each process, with a client that stays open."""
-        loop = worker_loop()
-        return loop.cached(
-            ("claims", self.metadata_location, *sorted(self.properties.items())),
-            lambda: read_claim_store_of(self.metadata_location, self.properties, loop.run, self.metadata_key),
-        )
 
     def task_bytes(self, tasks: int) -> int:
         """The payload that each of `tasks` tasks may collect."""
