@@ -75,7 +75,7 @@ class ShardState:
                 ended=_typed(entries, "ended", bool) or False,
                 arrival_ms=_typed(entries, "arrivalMs", int),
                 tip_ms=_typed(entries, "tipMs", int),
-                parents=tuple(_typed(entries, "parents", list) or ()),
+                parents=_parents(entries),
                 waiting=_typed(entries, "waitingForParents", bool) or False,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -89,6 +89,13 @@ def _position(entries: Mapping[str, Any]) -> SequenceNumber | None:
     if len(str(sequence)) > MAX_DIGITS or (part is not None and part < 0):
         raise ValueError("the position is no sequence number, or has a negative sub-sequence number")
     return SequenceNumber(str(sequence), WHOLE_RECORD if part is None else part)
+
+
+def _parents(entries: Mapping[str, Any]) -> tuple[str, ...]:
+    parents = entries.get("parents") or ()
+    if not isinstance(parents, (list, tuple)):
+        raise TypeError(f"parents is {parents!r}, which is no list")
+    return tuple(parents)
 
 
 def _typed(entries: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
