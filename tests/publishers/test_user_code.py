@@ -66,4 +66,31 @@ def test_an_error_without_text_and_one_without_an_end_can_be_told():
     long = describe_error(ValueError("x" * 10**6))
     assert len(long) < MAX_REASON + 100
     assert long.endswith("(1000000 characters)")
-    assert len(str(for_log(ValueError("x" * 10**6)))) < MAX_REASON + 100
+
+    def broken():
+        raise ValueError("x" * 10**6)
+
+    assert len(str(for_log(raised(broken)))) < MAX_REASON + 100
+
+
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def test_an_error_of_user_code_is_logged_with_its_traceback():
+    def broken():
+        raise ValueError("boom")
+
+    error = raised(broken)
+
+    assert for_log(error) is error
+
+
+def test_an_error_of_this_librarys_own_code_is_a_sentence():
+    error = raised(refuse_never_run, [double(1)])
+
+    assert for_log(error.with_traceback(error.__traceback__.tb_next)) is None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sysconfig
+import traceback
 import types
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 from .errors import ConfigurationError
 
 MAX_REASON = 1_000
 """Characters of an error that go into a message or a log line."""
+_OWN_CODE = str(Path(__file__).parents[1])
+_PYTHONS_CODE = sysconfig.get_path("stdlib")
 _NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
@@ -85,12 +90,21 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def for_log(error: BaseException) -> BaseException:
-    """The error as `exc_info` of a log line; in place of one whose message has no end another, with its traceback."""
+def for_log(error: BaseException) -> BaseException | None:
+    """The error as `exc_info` of a log line; None if only this library's code has a part in it: its message says all.
+
+    In place of one whose message has no end comes another, with its traceback.
+    """
+    if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)):
+        return None
     described = describe_error(error)
     if len(described) <= MAX_REASON:
         return error
     return RuntimeError(described).with_traceback(error.__traceback__)
+
+
+def _is_foreign(file: str) -> bool:
+    return not file.startswith((_OWN_CODE, _PYTHONS_CODE)) or "site-packages" in file.removeprefix(_OWN_CODE)
 
 
 def _callables(function: Any) -> tuple[Any, Any]:
