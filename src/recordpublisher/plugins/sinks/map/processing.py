@@ -115,7 +115,7 @@ def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
 
 def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
     """The items whose records the handler has returned. Raises: SinkError for anything else than such records."""
-    if returned is None:
+    if returned is None or (isinstance(returned, int) and not returned):  # False and 0, too: nothing has failed
         return []
     by_record = {id(item.record): item for item in items}
     try:
