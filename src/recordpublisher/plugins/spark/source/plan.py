@@ -155,7 +155,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, start: BatchOffset, 
     return replace(
         entry,
         state=read.end,
-        seen=read.seen,
+        seen=replace(read.seen, tip_seen_ms=None, children=()),  # `silence` and the new shards have them
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
         records=entry.records + read.records,
