@@ -200,13 +200,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
 	touch $@
 
-# Without development tools. Bytecode is made of what is used, when it is used.
+# Without development tools. Bytecode is made on all cores; without it Spark's first Python process may take more than its ten seconds.
 $(DEMO)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
 	@$(PYTHON) .ci/before_demo.py $(DEMO)
 	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/stored_wheels.cfg $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e ".[demo]"
+	-$(DEMO)/bin/python -m compileall -q -j 0 $(DEMO)/lib src > /dev/null
 	touch $@
 
 servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with
