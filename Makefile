@@ -207,7 +207,7 @@ $(DEMO)/.installed: pyproject.toml constraints.txt
 	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/stored_wheels.cfg $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e ".[demo]"
-	-$(DEMO)/bin/python -m compileall -q -j 0 $(DEMO)/lib src > /dev/null
+	-$(DEMO)/bin/python -m compileall -q -j 0 -x '/tests/' $(DEMO)/lib src > /dev/null
 	touch $@
 
 servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with
