@@ -170,7 +170,7 @@ class ResponseBatches:
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
         self._reversed = raw[::-1] if has_aggregates else []  # taken from its end, so that what was expanded is freed
-        self._next: tuple[UserRecord, SubRecords | LongAggregate]  # set by `_take_plain`
+        self._record: UserRecord  # the one that was taken last
         self._opened: OpenAggregate | None = None
         self._millis_behind_latest = response.millis_behind_latest
         self._child_shards = response.child_shards
@@ -200,47 +200,41 @@ class ResponseBatches:
     async def _expand(self) -> RecordBatch:
         """The next batch of user records. It may end after a short aggregate, and after each step of a long one."""
         expanded = _Expanded()
-        while self._opened is not None or self._take_plain(expanded):
+        while self._opened is not None or self._reversed:
             if self._opened is None:
-                await self._take_aggregate(expanded)
+                await self._take_records(expanded)
             else:
                 await self._take_step(expanded, self._opened)
             if expanded.is_full and (self._opened is not None or self._reversed):
                 return self._batch_so_far(expanded)
         return self._last_batch(expanded.records, expanded.raw_count, expanded.raw_bytes)
 
-    def _take_plain(self, expanded: _Expanded) -> bool:
-        """Take plain records up to the next aggregate, which is then `_next`. Returns whether there is one."""
-        while self._reversed:
-            record = self._reversed.pop()
+    async def _take_records(self, expanded: _Expanded) -> None:
+        """Take plain records and short aggregates, up to a full batch or a long aggregate, which is then open.
+
+        A short aggregate costs as few calls as possible. Sub-sequence numbers count dropped sub-records too, so they are the same for
+        every reader.
+        """
+        raw, done, deaggregator = self._reversed, self._done, self._deaggregator
+        while raw and self._opened is None:
+            self._record = record = raw.pop()
             expanded.raw_count += 1
             aggregate = parse_aggregate(record.data)
+            if isinstance(aggregate, SubRecords):
+                owned = deaggregator.owned(aggregate)
+                if owned is not None:
+                    owned = deaggregator.kept(owned, await deaggregator.decide(not owned[0]), record)
+                expanded.records += records_after(aggregate.user_records(record, 0, owned), done)
+                expanded.raw_bytes += len(record.data)
+                if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
+                    await asyncio.sleep(0)
+                if expanded.is_full:
+                    return
+                continue
             if aggregate is not None:
-                self._next = record, aggregate
-                return True
-            expanded.add_plain(record, self._done)
-        return False
-
-    async def _take_aggregate(self, expanded: _Expanded) -> None:
-        """Take a short aggregate in one step, or open a long one and take its first step.
-
-        Sub-sequence numbers count dropped sub-records too, so they are the same for every reader.
-        """
-        deaggregator, (record, aggregate) = self._deaggregator, self._next
-        if isinstance(aggregate, LongAggregate):
-            self._opened = await deaggregator.open(aggregate, record, self._done)
+                self._opened = await deaggregator.open(aggregate, record, done)
             if self._opened is None:
-                expanded.add_plain(record, self._done)
-            else:
-                await self._take_step(expanded, self._opened)
-            return
-        owned = deaggregator.owned(aggregate)
-        if owned is not None:
-            owned = deaggregator.kept(owned, await deaggregator.decide(not owned[0]), record)
-        expanded.records += records_after(aggregate.user_records(record, 0, owned), self._done)
-        expanded.raw_bytes += len(record.data)
-        if deaggregator.yielder.is_due(len(aggregate.data), len(record.data)):
-            await asyncio.sleep(0)
+                expanded.add_plain(record, done)
 
     async def _take_step(self, expanded: _Expanded, opened: OpenAggregate) -> None:
         """Take some sub-records of a long aggregate."""
@@ -251,8 +245,7 @@ class ResponseBatches:
             self._opened = None
 
     def _batch_so_far(self, expanded: _Expanded) -> RecordBatch:
-        record = self._next[0]
-        position = SequenceNumber(record.sequence_number) if self._opened is None else self._opened.position
+        position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,
             expanded.records,
