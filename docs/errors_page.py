@@ -17,7 +17,7 @@ LEFT_OUT = ("local/", "demo/", "testing/", "cli/doctor/", "publishers/errors.py"
 """The embedded endpoint sends the service's codes; each line of the doctor says itself what to do."""
 OWN = {name for name in rp.__all__ if name.endswith("Error")} - {"ConfigurationError"}
 WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisError)}
-LONGEST = 64
+LONGEST = 48
 VARIES = "…"
 
 
@@ -89,7 +89,8 @@ SUBJECTS = (
         "A newer start has taken over",
         "Another process was started for the same job, or other processes of a group hold the shards now.",
         "Nothing, if you replaced the process. Otherwise give each job its own `flink.job.name` or place of state.",
-        "FencedError",
+        "FencedError ConflictError",
+        further=("… in … was not written: … stored there",),
     ),
     _subject(
         "The store does not answer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from copy import copy
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import typer
@@ -51,7 +53,6 @@ AREAS = {
 FURTHER = {
     "reading": [("fetcher.pipeline.bounds", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
     "plugins": [
-        ("plugins.host.hookspecs", [name for name in dir(import_module("recordpublisher.plugins.host.hookspecs")) if "_register_" in name]),
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.deserialization", ["Deserializer"]),
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),
@@ -66,10 +67,16 @@ FURTHER = {
                 "VirtualClock", "run_virtual",
             ],
         ),
-        ("local", ["LocalKinesis", "serve_in_thread", "LocalKinesisThread", "LocalStream"]),
     ],
 }  # fmt: skip
 """Names that users meet below the top: by module, under `recordpublisher`."""
+
+
+HOOKS = [
+    function
+    for name, function in vars(import_module("recordpublisher.plugins.host.hookspecs")).items()
+    if "_register_" in name
+]
 
 
 def pages() -> dict[str, str]:
@@ -89,7 +96,7 @@ def _area_page(area: str) -> str:
     title, names = AREAS[area]
     parts = [f"# {title}", AREA_WORDS]
     if area == "plugins":
-        parts.append(PLUGIN_WORDS)
+        parts += [PLUGIN_WORDS, HOOKS_WORDS, "\n".join(map(ENTRIES.hook, HOOKS))]
     parts += [ENTRIES.entry(name, getattr(rp, name)) for name in names]
     for module_name, further in FURTHER.get(area, []):
         module = import_module(f"recordpublisher.{module_name}")
@@ -99,10 +106,14 @@ def _area_page(area: str) -> str:
 
 
 AREA_WORDS = """`import recordpublisher as rp`; every name is `rp.<name>`, if no other module is named. Of each member here is the first
-sentence; `help(rp.Sink.flush)`, or your editor, has the rest."""
+sentence; `help(rp.Sink.flush)`, or your editor, has the rest, and what is raised. A call without `->` returns nothing. Members that a
+class implements for its base class are explained there."""
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""
+
+
+HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
 
 
 def _metrics_page() -> str:
@@ -132,15 +143,24 @@ own](../spark/README.md#monitoring-it)."""
 def _spark_options_page() -> str:
     tables = [
         f"## {name}\n\n| theirs | ours | values | their default, where it differs |\n|---|---|---|---|\n"
-        + "\n".join(map(_spark_option_row, options))
+        + "\n".join(
+            [*map(_spark_option_row, (option for option in options if not option.refused)), *_refusals(options)]
+        )
         for name, options in PEERS.items()
     ]
     return "\n\n".join(["# Options of other connectors for Spark", SPARK_OPTIONS_WORDS, *tables, NOTE]) + "\n"
 
 
+def _refusals(options: Iterable[PeerOption]) -> list[str]:
+    """A row for each reason, with all options that are refused for it."""
+    keys: dict[str, list[str]] = {}
+    for option in options:
+        if option.refused:
+            keys.setdefault(option.refused, []).append(f"`{option.key}`")
+    return [f"| {', '.join(refused)} | refused | {reason} | |" for reason, refused in keys.items()]
+
+
 def _spark_option_row(option: PeerOption) -> str:
-    if option.refused:
-        return f"| `{option.key}` | refused | {option.refused} | |"
     values = ", ".join(f"{theirs}: {ours}" for theirs, ours in option.values.items())
     unit = f"in {option.unit}" if option.unit else f"before the value of `{option.before}`" if option.before else ""
     ours = ", ".join([f"`{option.ours}`", *(f"`{key}={value}`" for key, value in option.also.items())])
@@ -159,27 +179,32 @@ def _command_line_page() -> str:
     group: Any = typer.main.get_command(app)
     commands = _commands("recordpublisher", group)
     common = _common_options(commands.values())
+    local = _without(commands, "--region")
+    job = [name for name in _without(commands, "--properties") if name not in local]
     parts = [
         "# Command line",
-        COMMAND_LINE_WORDS,
+        COMMAND_LINE_WORDS.format(local=", ".join(local), job=", ".join(job)),
         f"```text\n{_told(common)}\n```",
         f"## recordpublisher\n\n```text\n{_help('recordpublisher', group)}\n```",
     ]
     for name, one in commands.items():
         own = copy(one)
-        own.params = [option for option in one.params if _described(option) not in common]
-        own.add_help_option = False
-        here = [
-            _described(option)[0]
-            for option in one.params
-            if _described(option) in common and _described(option)[0] not in EVERYWHERE
+        own.params = [
+            option for option in one.params if option.param_type_name != "option" or _described(option) not in common
         ]
-        also = f"\n  {', '.join(here)}: see above" if here else ""
-        parts.append(f"## {name}\n\n```text\n{_help(name, own)}{also}\n```")
+        own.add_help_option = False
+        parts.append(f"## {name}\n\n```text\n{_help(name, own)}\n```")
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-EVERYWHERE = ("--verbose", "--debug", "--log-format")
+def _without(commands: Mapping[str, Any], option: str) -> list[str]:
+    """The commands without this option; one with commands below it stands for these."""
+    names = [
+        name
+        for name, one in commands.items()
+        if not hasattr(one, "commands") and option not in {word for parameter in one.params for word in parameter.opts}
+    ]
+    return list(dict.fromkeys(f"`{name.split()[1]}`" for name in names))
 
 
 def _common_options(commands: Iterable[Any]) -> dict[tuple[str, str], Any]:
@@ -198,7 +223,30 @@ def _told(common: Mapping[tuple[str, str], Any]) -> str:
 
 
 def _help(name: str, one: Any) -> str:
-    return str(one.get_help(one.context_class(one, info_name=name, terminal_width=100)))
+    """The help without what the page says once: types, what is required, the commands below, what every command has."""
+    text = str(one.get_help(one.context_class(one, info_name=name, terminal_width=10_000, max_content_width=10_000)))
+    usage, *lines = text.partition("\nCommands:")[0].splitlines()
+    arguments = usage.removeprefix(f"Usage: {name}").replace(" [OPTIONS]", "").replace(" COMMAND [ARGS]...", "")
+    shown = [f"{name}{arguments}"] if arguments else []
+    shown += [piece for line in lines for piece in _help_line(TOLD_ONCE.sub(r"\3", TOLD_ONCE.sub(r"\3", line)))]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(shown)).strip()
+
+
+TOLD_ONCE = re.compile(
+    r" <(?:str|path|int range|float range|list\[\w+\])>|^(Arguments|Options):$|"
+    r"^  \S+ .*  (The stream's name or ARN|The job's properties)\..*|"
+    r"(?<= publisher\|sink\|store) \S+|^(  [^-].*)  \[required\]"
+)
+"""Types, headings, arguments that the top of the page explains, and that an argument is required."""
+
+
+def _help_line(line: str) -> list[str]:
+    """A line of a help, wrapped; the words about an option stand below each other."""
+    found = re.fullmatch(r"  (\S.*?) {2,}(\S.*)", line)
+    if found is None:
+        return wrap(line.strip(), 110) or [""]
+    words = wrap(found[2], 108, initial_indent=" " * 22, subsequent_indent=" " * 22)
+    return [f"{found[1]:<20}  {words[0].strip()}", *words[1:]] if len(found[1]) <= 20 else [found[1], *words]
 
 
 def _commands(name: str, group: Any) -> dict[str, Any]:
@@ -226,7 +274,9 @@ COMMAND_LINE_WORDS = """What each command does, with its options. Needs the extr
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad configuration, 3 alarm. An error is one line;
 `--debug` shows the traceback.
 
-Every command has `-h`, `-v`, `--debug` and `--log-format`. Most that call the service have these too, and name them:"""
+Below stands what a command has of its own: arguments, which are needed unless they are in brackets, and options. `STREAM` is a name or
+an ARN, `JOB.properties` the file of a job. Every command has `-h` and the first three of these options. The others belong to all
+commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -203,8 +203,8 @@ WORDS = """The least rights for each feature; a job needs those of every feature
 the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy. Metrics, files,
 databases and the tracker need no rights.
 
-If an action is denied, the job ends with an error that names it, unless the last column says otherwise. A test runs each feature
-under exactly this policy."""
+If an action is denied, the job ends with an error that names it, unless the [table at the end](#what-each-action-is-for) says
+otherwise. A test runs each feature under exactly this policy."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
 
@@ -228,14 +228,28 @@ def document(actions: Iterable[Action]) -> dict[str, Any]:
 
 def page() -> str:
     """The page as Markdown."""
-    parts = ["# IAM policies", WORDS]
     sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
     sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
-    for title, words, actions in sections:
-        rows = "\n".join(map(_row, actions))
-        table = f"| action | for | rare | if it is denied |\n|---|---|---|---|\n{rows}"
-        parts += [f"## {title}", words, table, f"```json\n{_compact(document(actions))}\n```"]
-    return "\n\n".join([*parts, NOTE]) + "\n"
+    rows = "\n".join(map(_row, _by_name(action for *_, actions in sections for action in actions)))
+    parts = ["# IAM policies", WORDS]
+    for place, (title, words, actions) in enumerate(sections):
+        same = next((other for other in sections[:place] if document(other[2]) == document(actions)), None)
+        policy = f"The policy is that of *{same[0]}*." if same else f"```json\n{_compact(document(actions))}\n```"
+        parts += [f"## {title}", words, policy]
+    return "\n\n".join([*parts, f"## What each action is for\n\n{HEAD}{rows}", NOTE]) + "\n"
+
+
+HEAD = "| action | for | when, if not always | if it is denied |\n|---|---|---|---|\n"
+
+
+def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
+    """Each action once for each purpose, in the order of their names' first use; rare only if it is so in every feature."""
+    purposes: dict[tuple[str, str], list[Action]] = {}
+    for action in actions:
+        purposes.setdefault((action.name, action.purpose), []).append(action)
+    names = list(dict.fromkeys(name for name, _ in purposes))
+    for (_, _), uses in sorted(purposes.items(), key=lambda item: names.index(item[0][0])):
+        yield replace(uses[0], rare="" if any(not use.rare for use in uses) else uses[0].rare)
 
 
 def _row(action: Action) -> str:

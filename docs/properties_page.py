@@ -14,24 +14,26 @@ Every setting of a job: look one up by its key, default or meaning. They come fr
 a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
 (`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives.
 
-Keys are compared without case. An empty default: not set. Numbers are whole; where *duration* or *size* is valid, texts such as
-`10s`, `5m` or `64mb` are too. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest known one; keys of
-another name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the connector's
-differs, it is in parentheses. """
+Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole; where *duration* or *size*
+is valid, texts such as `10s`, `5m` or `64mb` are too. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
+known one; keys of another name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the
+connector's differs, it is in parentheses.
+"""
 ORDER = (
     "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Retries", "Discovery and state", "Memory",
     "Values and time", "Formats", "Sinks", "Kinesis sink", "Alarms", "Metrics", "Spark",
 )  # fmt: skip
 """The groups, whatever was imported first; others follow."""
 SHORTER = (
-    (r"^a text that is not empty$", "text"),
+    (r"^a text that is not empty$", ""),
+    (r"^true or false$", "true, false"),
     (r", or a duration such as \w+", ", duration"),
     (r", or a size such as \w+", ", size"),
     (r"a (?:whole )?number of at least (\S+?)(?=,| |$)", r"from \1"),
     (r"a (?:whole )?number from ", "from "),
 )
 """What error messages say in whole sentences, in the words of a table."""
-RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)")
+RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?<=\()[A-Z]\d+a?; ")
 
 
 def page() -> str:
@@ -40,7 +42,7 @@ def page() -> str:
         grouped(all_properties()).items(),
         key=lambda group: (group[0] not in ORDER, [*ORDER, group[0]].index(group[0])),
     )
-    tables = [f"## {group}\n\n{_table(members)}" for group, members in groups]
+    tables = [f"## {group}\n\n{(_retries if group == 'Retries' else _table)(members)}" for group, members in groups]
     return "\n".join([INTRODUCTION, *tables])
 
 
@@ -48,6 +50,19 @@ def _table(members: list[Property[Any]]) -> str:
     head = "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
     rows = ((f"`{one.spelling}`", _default(one), _valid(one), _meaning(one)) for one in members)
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+RETRIES = """The key names the call; a transaction is of the sql sink or state store. `maxretries` (from 0): failures in a row, without
+progress between them, before the job fails. `backoff.base` and `backoff.max` (from 0, duration): first and largest back-off.
+`backoff.expconst` (from 1): its growth.
+
+| Key | Default |
+|---|---|
+"""
+
+
+def _retries(members: list[Property[Any]]) -> str:
+    return RETRIES + "".join(f"| `{one.spelling}` | {_default(one)} |\n" for one in members)
 
 
 def _default(declared: Property[Any]) -> str:

@@ -33,6 +33,12 @@ def entry(name: str, thing: Any, level: int = 2) -> str:
     return "\n\n".join([*parts, *(["\n".join(members)] if members else [])])
 
 
+def hook(function: Any) -> str:
+    """A hook in one item: what it registers, and all that its docstring says."""
+    words = re.sub(r"\s+", " ", RULES.sub("", inspect.getdoc(function) or ""))
+    return f"- `{_signature(function.__name__, function)}`: {words}"
+
+
 def _call(name: str, thing: Any) -> list[str]:
     """How it is called; of a dataclass whose fields are all explained below, these say it."""
     fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
@@ -51,17 +57,28 @@ def _alias_words(name: str) -> str:
 def _members(owner: type) -> Iterator[str]:
     """Public methods, properties and documented attributes that the class itself defines."""
     attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
+    measured = [name for name, words in attributes.items() if words.startswith(("Counter:", "Gauge:"))]
+    if measured:
+        yield f"- counters and gauges: {', '.join(f'`{name}`' for name in measured)}; see [metrics](../metrics.md)"
     for name, words in attributes.items():
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in measured:
             yield f"- `{name}`: {first_sentence(words)}"
+    tests = [name for name in vars(owner) if name.startswith("test_")]
+    if tests:
+        yield "\n".join(f"- `{name}`" for name in tests)
     for name, member in vars(owner).items():
-        if name.startswith("_") or name in attributes:
+        if name.startswith(("_", "test_")) or name in attributes or _is_explained_above(owner, name):
             continue
         if isinstance(member, (property, cached_property)):
             yield f"- `{name}`: {first_sentence(inspect.getdoc(member))}"
         elif isinstance(member, (staticmethod, classmethod)) or inspect.isfunction(member):
             function = getattr(owner, name)
             yield f"- `{_signature(name, function)}`: {first_sentence(inspect.getdoc(function))}"
+
+
+def _is_explained_above(owner: type, name: str) -> bool:
+    """Whether a base class of the package has the member: its entry says what it must do."""
+    return any(name in vars(base) for base in owner.__mro__[1:] if base.__module__.startswith("recordpublisher."))
 
 
 def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
@@ -94,6 +111,7 @@ def _signature(name: str, thing: Any, width: int = 10_000) -> str:
     if keywords and not any(each.kind is each.VAR_POSITIONAL for each in given):
         shown.insert(keywords[0], "*")
     answer = "" if inspect.isclass(thing) else _annotation(inspect.signature(thing).return_annotation, " -> ")
+    answer = "" if answer == " -> None" else answer
     call = ("async " if inspect.iscoroutinefunction(thing) else "") + name
     line = f"{call}({', '.join(shown)}){answer}"
     return line if len(line) <= width else "\n".join([f"{call}(", *(f"    {each}," for each in shown), f"){answer}"])
@@ -116,12 +134,12 @@ def _annotation(annotation: Any, before: str) -> str:
     return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
 
 
-RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)")
+RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?:, [A-Z]\d+a?)+(?=\))")
 """Ids of rules, which are not for users."""
 
 
 def first_sentence(words: str | None) -> str:
-    """The first sentence of a docstring, and those that say what is raised or the default."""
+    """The first sentence of a docstring, and the one that says the default."""
     text = RULES.sub("", re.sub(r"\s+", " ", words or "").strip())
-    first, *others = re.split(r"(?<=[.;:])\s(?=[A-Z`])", text)
-    return " ".join([first, *(each for each in others if each.startswith(("Raises:", "Default:")))])
+    first, *others = re.split(r"(?<=[.;])\s(?=[A-Z`])", text)
+    return " ".join([re.sub(";$", ".", first), *(each for each in others if each.startswith("Default:"))])
