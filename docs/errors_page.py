@@ -248,7 +248,8 @@ def page() -> str:
     ]
     seen: set[str] = set()
     for subject in SUBJECTS:
-        lines = [f"- `{text}`" for text in sorted(found) if found[text] == subject]
+        texts = sorted(text for text in found if found[text] == subject)
+        lines = [f"- `{text}`" for text in texts if not any(_covers(other, text) for other in texts)]
         parts += [
             f"## {subject.title}",
             f"{_classes(subject, seen)} {subject.cause}",
@@ -261,6 +262,15 @@ def page() -> str:
         "<!-- made by docs/errors_page.py (make docs): change that file, not this page -->",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _covers(other: str, text: str) -> bool:
+    """Whether `other` is enough for who sees `text`; a code is a word that people search for."""
+    return (
+        other != text
+        and "failed with" not in text
+        and re.fullmatch(".*".join(map(re.escape, other.split(VARIES))), text) is not None
+    )
 
 
 def _classes(subject: Subject, seen: set[str]) -> str:
@@ -293,10 +303,10 @@ def _classification() -> str:
     exact = sorted(error_mapping.EXACT, key=lambda code: list(errors.Remedy).index(error_mapping.EXACT[code].remedy))
     retry = errors.Remedy.RETRY
     network = "the network: time-outs, resets, lost connections, truncated or malformed responses"
+    own = "errors of the service itself, and every status from 500"
     rows = [
         ("throttling", error_mapping.THROTTLED, "`ThrottledError`", retry),
-        ("errors of the service itself, and every status from 500", error_mapping.TRANSIENT, "`TransientError`", retry),
-        (network, [], "`TransientError`", retry),
+        (f"{network}; {own}", error_mapping.TRANSIENT, "`TransientError`", retry),
         *(("", [code], f"`{error_mapping.EXACT[code].__name__}`", error_mapping.EXACT[code].remedy) for code in exact),
         ("every other code", [], "`FatalKinesisError`", errors.Remedy.ACT),
     ]

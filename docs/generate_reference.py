@@ -118,9 +118,9 @@ HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets 
 
 def _metrics_page() -> str:
     tables = [
-        f"## {title}\n\n| name | type | unit | meaning | in Prometheus |\n|---|---|---|---|---|\n"
+        f"## {title}\n\n| name | type, unit | meaning | in Prometheus |\n|---|---|---|---|\n"
         + "\n".join(
-            f"| `{one.name}` | {one.type} | {one.unit} | {one.description} | `{exported.prometheus_name}` |"
+            f"| `{one.name}` | {one.type}{', ' * bool(one.unit)}{one.unit} | {one.description} | `{exported.prometheus_name}` |"
             for one, exported in zip(table, exported_table, strict=True)
         )
         for title, table, exported_table in (

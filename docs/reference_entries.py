@@ -40,11 +40,12 @@ def hook(function: Any) -> str:
 
 
 def _call(name: str, thing: Any) -> list[str]:
-    """How it is called; of a dataclass whose fields are all explained below, these say it."""
+    """How it is called, unless only a subclass is made; of a dataclass whose fields are all explained below, these say it."""
     fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
     if fields and fields <= _attribute_words(Path(inspect.getfile(thing)), thing.__name__).keys():
         return []
-    return [f"```python\n{_signature(name, thing, 110)}\n```"]
+    signature = _signature(name, thing, 110)
+    return [] if signature == f"class {name}" else [f"```python\n{signature}\n```"]
 
 
 def _alias_words(name: str) -> str:
