@@ -105,9 +105,9 @@ def _area_page(area: str) -> str:
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-AREA_WORDS = """`import recordpublisher as rp`; every name is `rp.<name>`, if no other module is named. Of each member here is the first
-sentence; `help(rp.Sink.flush)`, or your editor, has the rest, and what is raised. A call without `->` returns nothing. Members that a
-class implements for its base class are explained there."""
+AREA_WORDS = """Names of `import recordpublisher as rp`, if no other module is named; of each member the first sentence.
+`help(rp.Sink.flush)` has the rest, and what is raised. Without `->` nothing is returned. What a class implements for its base class is
+explained there."""
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""

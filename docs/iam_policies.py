@@ -203,7 +203,7 @@ WORDS = """The least rights for each feature; a job needs those of every feature
 the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy. Metrics, files,
 databases and the tracker need no rights.
 
-If an action is denied, the job ends with an error that names it, unless the [table at the end](#what-each-action-is-for) says
+If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-each-action-is-for) says
 otherwise. A test runs each feature under exactly this policy."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
@@ -236,10 +236,7 @@ def page() -> str:
         same = next((other for other in sections[:place] if document(other[2]) == document(actions)), None)
         policy = f"The policy is that of *{same[0]}*." if same else f"```json\n{_compact(document(actions))}\n```"
         parts += [f"## {title}", words, policy]
-    return "\n\n".join([*parts, f"## What each action is for\n\n{HEAD}{rows}", NOTE]) + "\n"
-
-
-HEAD = "| action | for | when, if not always | if it is denied |\n|---|---|---|---|\n"
+    return "\n\n".join([*parts, f"## What each action is for\n\n{rows}", NOTE]) + "\n"
 
 
 def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
@@ -253,7 +250,8 @@ def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
 
 
 def _row(action: Action) -> str:
-    return f"| `{action.name}` | {action.purpose} | {action.rare} | {action.without} |"
+    denied = f"if denied: {action.without}" if action.without else ""
+    return f"- `{action.name}`: {'; '.join(filter(None, [action.purpose, action.rare, denied]))}"
 
 
 def _compact(policy: dict[str, Any]) -> str:

@@ -40,11 +40,13 @@ def hook(function: Any) -> str:
 
 
 def _call(name: str, thing: Any) -> list[str]:
-    """How it is called, unless only a subclass is made; of a dataclass whose fields are all explained below, these say it."""
+    """How it is called, unless only a subclass is made, or the words below say it: by its fields, or by naming a function."""
     fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
     if fields and fields <= _attribute_words(Path(inspect.getfile(thing)), thing.__name__).keys():
         return []
     signature = _signature(name, thing, 110)
+    if "Takes the arguments of `" in (inspect.getdoc(thing) or ""):
+        return []
     return [] if signature == f"class {name}" else [f"```python\n{signature}\n```"]
 
 
