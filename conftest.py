@@ -23,7 +23,7 @@ settings.load_profile("patient")
 JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
 NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
-WORKER_WAS_SLOW = "Timed out while waiting for the Python worker to connect back"
+WORKER_WAS_SLOW = "to connect back"
 """Spark waits ten seconds for a new Python process, which nothing can change; a machine that is shared may need more."""
 CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
 """`make leaks`. Elsewhere a socket left open is no error: it would be found by chance, and not in the test that left it."""

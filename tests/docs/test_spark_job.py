@@ -19,7 +19,7 @@ JOB = ROOT / "docs/spark/spark_job.py"
 MINUTE = 60_000
 EPOCH = 1_700_000_040_000
 """A whole minute."""
-WORKER_WAS_SLOW = "Timed out while waiting for the Python worker to connect back"
+WORKER_WAS_SLOW = "to connect back"
 """Spark waits ten seconds, which nothing can change; a machine that is shared may need more. Who meets it starts the job again."""
 STARTS = 3
 
