@@ -142,7 +142,7 @@ own](../spark/README.md#monitoring-it)."""
 
 def _spark_options_page() -> str:
     tables = [
-        f"## {name}\n\n| theirs | ours | values | their default, where it differs |\n|---|---|---|---|\n"
+        f"## {name}\n\n| theirs | ours | values; their default, where it differs |\n|---|---|---|\n"
         + "\n".join(
             [*map(_spark_option_row, (option for option in options if not option.refused)), *_refusals(options)]
         )
@@ -157,14 +157,15 @@ def _refusals(options: Iterable[PeerOption]) -> list[str]:
     for option in options:
         if option.refused:
             keys.setdefault(option.refused, []).append(f"`{option.key}`")
-    return [f"| {', '.join(refused)} | refused | {reason} | |" for reason, refused in keys.items()]
+    return [f"| {', '.join(refused)} | refused | {reason} |" for reason, refused in keys.items()]
 
 
 def _spark_option_row(option: PeerOption) -> str:
     values = ", ".join(f"{theirs}: {ours}" for theirs, ours in option.values.items())
     unit = f"in {option.unit}" if option.unit else f"before the value of `{option.before}`" if option.before else ""
     ours = ", ".join([f"`{option.ours}`", *(f"`{key}={value}`" for key, value in option.also.items())])
-    return f"| `{option.key}` | {ours} | {values or unit} | {option.default} |"
+    default = f"default: {option.default}" if option.default else ""
+    return f"| `{option.key}` | {ours} | {'; '.join(filter(None, [values or unit, default]))} |"
 
 
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by their keys and values, compared without

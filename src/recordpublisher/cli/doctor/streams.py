@@ -52,6 +52,8 @@ class StreamChecks:
         """Given, or found by the checks."""
         self.is_unreachable = False
         """No call about the stream can succeed: its shards could not be listed, and not for a missing right."""
+        self.is_inactive = False
+        """The cause is that it is being created or deleted."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
@@ -80,10 +82,13 @@ class StreamChecks:
         checks += [(f"kinesis:{api}", self._dry_run_put(api)) for api in self._use.writes]
         name = stream_name(self._stream)
         findings = [
-            await examine(f"{name}: {each}", _because_of_list_shards if self.is_unreachable else check)
+            await examine(f"{name}: {each}", check if self._can_be_asked(check) else _because_of_list_shards)
             for each, check in checks
         ]
         return findings + [await examine(f"{name}: {each}", _not_checked) for each in self._key_actions()]
+
+    def _can_be_asked(self, check: Check) -> bool:
+        return not self.is_unreachable or (self.is_inactive and check == self._describe)
 
     def _changes(self) -> list[str]:
         if self._use.consumer_arn is not None:
@@ -110,8 +115,19 @@ class StreamChecks:
         except RecordPublisherError as error:
             is_refused = isinstance(error, FatalKinesisError) and error.code.startswith("AccessDenied")
             self.is_unreachable = not is_refused  # who may not do this may do something else
+            if self.is_unreachable and await self._is_inactive():
+                self.is_inactive = True
+                raise NotCheckedError("because of kinesis:DescribeStreamSummary") from error
             raise
         return f"{sum(not shard.closed for shard in self._shards)} open shards"
+
+    async def _is_inactive(self) -> bool:
+        """Whether the stream is being created or deleted: ListShards fails then, and `_describe` says what to do."""
+        try:
+            found = await self._client.describe_settings(self._stream)
+        except RecordPublisherError:
+            return False
+        return found.stream.status not in ("ACTIVE", "UPDATING")
 
     async def _describe(self) -> str:
         try:

@@ -20,15 +20,14 @@ METADATA_LOCATION = text(
 )
 METADATA_ROOT = text(
     "flink.spark.metadata.root",
-    "One place for the claims of any number of queries, instead of `metadataLocation`. Each has a folder there, whose name is "
-    "a random id that is in its checkpoint. Option `metadataRoot`.",
+    "One place for the claims of any number of queries, instead of `metadataLocation`; each has a folder there. Option `metadataRoot`.",
     group=_GROUP,
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = choice(
     "flink.spark.metadata.loss",
-    "What a query does that has a checkpoint, and whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last "
-    "batch come again, also those that the sink has). Option `onMetadataLoss`.",
+    "A query with a checkpoint whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come again). "
+    "Option `onMetadataLoss`.",
     "FAIL",
     ("FAIL", "REPLAY"),
     group=_GROUP,

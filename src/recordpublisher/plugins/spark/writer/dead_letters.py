@@ -21,8 +21,8 @@ FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
 
 ON_FAILURE = choice(
     "flink.spark.write.onfailure",
-    "A row that can never be written: FAIL (the task, and after its attempts the query), SKIP and count, or DEAD_LETTER, to the sink "
-    "`flink.deadletter.sink` or the folder `deadLetters` (S7). Option `onFailure`.",
+    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters` (S7). "
+    "Option `onFailure`.",
     "FAIL",
     ("FAIL", "SKIP", "DEAD_LETTER"),
     group=_GROUP,

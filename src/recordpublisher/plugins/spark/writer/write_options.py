@@ -28,8 +28,8 @@ loses half a second (measured)."""
 
 WRITE_TASKS = optional_integer(
     "flink.spark.write.tasks",
-    "Tasks that write at the same time: each uses that part of `RateLimit`. Best set to the number of slots. Not set: each task begins "
-    "slowly, and throttling makes the tasks share the shards. Option `writeTasks`.",
+    "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: throttling makes the "
+    "tasks share the shards. Option `writeTasks`.",
     1,
     unit="tasks",
     group=_GROUP,
@@ -37,8 +37,7 @@ WRITE_TASKS = optional_integer(
 )
 ID_FIELD = text(
     "flink.spark.write.id.field",
-    "A field that is added to `data`, which must be a JSON object: an id that is the same when a row is put again, so that consumers "
-    "can drop duplicates. Option `idField`.",
+    "A field that is added to `data`, which must be a JSON object: an id by which consumers can drop duplicates. Option `idField`.",
     group=_GROUP,
     aliases=("idField",),
 )

@@ -71,8 +71,7 @@ class JobSettings(TypedDict, total=False):
     iterator's five minutes. In ms."""
     shard_getrecords_tip_intervalmillis: int | str
     """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives: leaves reads
-    of a quiet shard to other readers. Not set: flink.shard.getrecords.intervalmillis. More than 5 s between reads would not count in
-    full as idle time (W3). In ms."""
+    of a quiet shard to other readers. Not set: flink.shard.getrecords.intervalmillis. In ms."""
     shard_adaptivereads: bool
     """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1)."""
     consumer_name: str
@@ -101,11 +100,10 @@ class JobSettings(TypedDict, total=False):
     reopened when there is capacity (F5). In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
     """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that
-    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command. On Spark a query never does:
-    `rp.spark.ConsumerDeregistration` does."""
+    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command. A query of Spark never does."""
     dynamodb_tip_empty_reads: int
-    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip, since the service does
-    not return how far behind a reader is."""
+    """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
+    tell."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str

@@ -60,7 +60,7 @@ UNREAD_TIMEOUT = FAN_OUT.integer(
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
     "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
-    "the last process of the group; NEVER only by command. On Spark a query never does: `rp.spark.ConsumerDeregistration` does.",
+    "the last process of the group; NEVER only by command. A query of Spark never does.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),
 )

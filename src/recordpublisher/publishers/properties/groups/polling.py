@@ -26,7 +26,7 @@ GETRECORDS_INTERVAL = POLLING.integer(
 TIP_INTERVAL = POLLING.optional_integer(
     "flink.shard.getrecords.tip.intervalmillis",
     "Interval after an empty read at the shard's tip, until a record arrives: leaves reads of a quiet shard to other readers. Not set: "
-    "flink.shard.getrecords.intervalmillis. More than 5 s between reads would not count in full as idle time (W3).",
+    "flink.shard.getrecords.intervalmillis.",
     minimum=200,
     maximum=5_000,
     unit="ms",
@@ -40,7 +40,7 @@ ADAPTIVE_READS = POLLING.boolean(
 DYNAMODB_STREAMS = PropertyGroup("DynamoDB Streams")
 DYNAMODB_EMPTY_READS = DYNAMODB_STREAMS.integer(
     "flink.dynamodb.tip.empty.reads",
-    "Empty responses in a row after which a shard counts as read to its tip, since the service does not return how far behind a reader is.",
+    "Empty responses in a row after which a shard counts as read to its tip; the service does not tell.",
     10,
     minimum=1,
     unit="reads",
