@@ -137,7 +137,7 @@ def _annotation(annotation: Any, before: str) -> str:
     return before + re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])", "", text)
 
 
-RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?:, [A-Z]\d+a?)+(?=\))")
+RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?:, [A-Z]\d+a?(?: to [A-Z]\d+)?)+(?=\))|(?<=\()[A-Z]\d+a?: ")
 """Ids of rules, which are not for users."""
 
 
@@ -145,4 +145,6 @@ def first_sentence(words: str | None) -> str:
     """The first sentence of a docstring, and the one that says the default."""
     text = RULES.sub("", re.sub(r"\s+", " ", words or "").strip())
     first, *others = re.split(r"(?<=[.;])\s(?=[A-Z`])", text)
+    while others and first.count("(") > first.count(")"):
+        first += f" {others.pop(0)}"
     return " ".join([re.sub(";$", ".", first), *(each for each in others if each.startswith("Default:"))])
