@@ -9,7 +9,7 @@ REACHING_THROUGH = {
     "consumer/bad_records.py": 1,
     "consumer/shard_consumer.py": 1,
     "local/dispatcher.py": 2,
-    "local/http/goaway.py": 1,
+    "local/http/http2_server.py": 1,
     "local/storage/account_storage.py": 1,
     "plugins/sinks/kinesis/put_records/completion_handler.py": 6,
     "plugins/sinks/kinesis/put_records/sender.py": 4,

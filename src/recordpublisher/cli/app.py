@@ -4,15 +4,51 @@ from __future__ import annotations
 
 import logging
 import platform
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from .execution import CommandGroup, show_warnings_in_one_line
-from .lazy_commands import LazyCommands
 from .logs.log_format import TextLines
-from .logs.log_options import DEBUG_HELP, VERBOSE_HELP, set_verbosity
+from .logs.log_options import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, set_verbosity
+
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands of `places`: `module:function` below this package for each name. A `typer.Typer` there is a group of commands."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, self._places[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _load(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f".{module}", __package__), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        single.command(name)(found)
+        found = single
+    command = get_command(found)
+    command.name = name
+    for each in getattr(command, "commands", {name: command}).values():
+        each.params += LOG_OPTIONS
+    return command
+
 
 COMMANDS = {
     "demo": "commands.demo:demo",

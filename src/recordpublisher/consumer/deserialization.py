@@ -17,7 +17,6 @@ class Deserializer(Protocol):
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """One value for each record; None: the bytes themselves. Any exception makes the record a poisoned record."""
-        ...
 
 
 @runtime_checkable
@@ -26,7 +25,6 @@ class PreparedDeserializer(Protocol):
 
     async def prepare(self, batch: RecordBatch) -> None:
         """Wait for what the batch needs; `values` follows at once. Whatever it raises ends the job."""
-        ...
 
 
 class Decompressor(Protocol):
@@ -39,7 +37,6 @@ class Decompressor(Protocol):
 
     def decompress(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
         """One decompressed payload for each. Any exception makes the record a poisoned record."""
-        ...
 
 
 class BytesDeserializer:

@@ -35,7 +35,6 @@ class TimestampAssigner(Protocol):
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """One event time for each record."""
-        ...
 
 
 class ArrivalTimestamps:

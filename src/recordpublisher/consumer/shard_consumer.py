@@ -181,12 +181,9 @@ class ShardOutput(Protocol):
 
     def first_read_budget(self) -> int:
         """Reserve memory for the first read. Returns the bytes, as held in memory, that it may bring (P6)."""
-        ...
 
     async def put(self, batch: RecordBatch) -> int:
         """Queue a batch, then wait until the next read may start. Returns the bytes, as held in memory, that it may bring (P6)."""
-        ...
 
     def end(self, children: Sequence[Shard]) -> None:
         """The shard was read to its end; batches put before may not be emitted yet (S2)."""
-        ...

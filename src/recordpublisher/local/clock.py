@@ -10,7 +10,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""
-        ...
 
 
 class SystemClock:

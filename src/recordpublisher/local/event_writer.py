@@ -18,19 +18,15 @@ class ResponseStream(Protocol):
 
     async def start(self) -> None:
         """Send the response's head."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Write bytes and wait until the buffer has room again. Raises: ConnectionError when the client has gone."""
-        ...
 
     async def end(self) -> None:
         """End the response cleanly."""
-        ...
 
     def abort(self) -> None:
         """Break the connection."""
-        ...
 
 
 async def write_events(subscription: Subscription, stream: ResponseStream, account: Account) -> None:

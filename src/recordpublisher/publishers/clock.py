@@ -15,19 +15,15 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall-clock time, epoch milliseconds."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds that only grow. A gap between two readings means that the process was suspended or starved."""
-        ...
 
     def boottime(self) -> float:
         """Seconds that only grow, also while the machine sleeps. Nobody can set them back."""
-        ...
 
     def cpu_seconds(self) -> float:
         """Seconds in which this thread used the CPU. They do not grow while the process is suspended or starved."""
-        ...
 
 
 class SystemClock:

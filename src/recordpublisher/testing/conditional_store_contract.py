@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 
-from .contract import Contract
+from .contract import Contract, on_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,148 +27,123 @@ class ConditionalStoreCase:
 class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     """The tests. Implement `open_case`. A store that passes them serves snapshots, groups of workers and Spark's claims."""
 
-    def test_a_value_is_put_only_where_there_is_none(self) -> None:
+    @on_case
+    async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
         """The second writer gets a ConflictError with the value of the first, whoever opened the store."""
+        store, other = case.open(), case.open()
+        assert await store.get("a/1") is None
+        version = await store.put_if_absent("a/1", b"first")
+        assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)
+        assert await other.get("a/1") == VersionedValue(b"first", version)
+        await store.close()
+        await other.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store, other = case.open(), case.open()
-            assert await store.get("a/1") is None
-            version = await store.put_if_absent("a/1", b"first")
-            assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)
-            assert await other.get("a/1") == VersionedValue(b"first", version)
-            await store.close()
-            await other.close()
-
-        self._check(check)
-
-    def test_a_value_is_replaced_only_with_its_version(self) -> None:
+    @on_case
+    async def test_a_value_is_replaced_only_with_its_version(self, case: ConditionalStoreCase) -> None:
         """A process that was suspended, replaced and woken gets a ConflictError, and changes nothing (S6)."""
+        sleeper, successor = case.open(), case.open()
+        first = await sleeper.put_if_absent("a/1", b"1")
+        second = await successor.compare_and_set("a/1", b"2", first)
+        for _ in range(2):
+            current = await _conflict(sleeper.compare_and_set("a/1", b"too late", first))
+            assert current == VersionedValue(b"2", second)
+        assert await sleeper.get("a/1") == VersionedValue(b"2", second)
+        assert await sleeper.compare_and_set("a/1", b"3", second) not in (first, second)
+        await sleeper.close()
+        await successor.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            sleeper, successor = case.open(), case.open()
-            first = await sleeper.put_if_absent("a/1", b"1")
-            second = await successor.compare_and_set("a/1", b"2", first)
-            for _ in range(2):
-                current = await _conflict(sleeper.compare_and_set("a/1", b"too late", first))
-                assert current == VersionedValue(b"2", second)
-            assert await sleeper.get("a/1") == VersionedValue(b"2", second)
-            assert await sleeper.compare_and_set("a/1", b"3", second) not in (first, second)
-            await sleeper.close()
-            await successor.close()
-
-        self._check(check)
-
-    def test_a_deleted_value_does_not_come_back_by_its_old_version(self) -> None:
+    @on_case
+    async def test_a_deleted_value_does_not_come_back_by_its_old_version(self, case: ConditionalStoreCase) -> None:
         """Neither while there is none, nor when another value was put there."""
+        store = case.open()
+        version = await store.put_if_absent("a/1", b"1")
+        await store.delete("a/1", "a/2")
+        assert await _conflict(store.compare_and_set("a/1", b"2", version)) is None
+        assert await store.get("a/1") is None
+        await store.put_if_absent("a/1", b"another")
+        current = await _conflict(store.compare_and_set("a/1", b"2", version))
+        assert current is not None
+        assert current.value == b"another"
+        await store.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            version = await store.put_if_absent("a/1", b"1")
-            await store.delete("a/1", "a/2")
-            assert await _conflict(store.compare_and_set("a/1", b"2", version)) is None
-            assert await store.get("a/1") is None
-            await store.put_if_absent("a/1", b"another")
-            current = await _conflict(store.compare_and_set("a/1", b"2", version))
-            assert current is not None
-            assert current.value == b"another"
-            await store.close()
-
-        self._check(check)
-
-    def test_of_many_writers_one_wins(self) -> None:
+    @on_case
+    async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
         """Each of eight that write at once knows whose value is stored."""
+        store = case.open()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
+        async def put(number: int) -> bytes | None:
+            try:
+                await store.put_if_absent("a/1", b"%d" % number)
+            except ConflictError as error:
+                return None if error.current is None else error.current.value
+            return b"%d" % number
 
-            async def put(number: int) -> bytes | None:
-                try:
-                    await store.put_if_absent("a/1", b"%d" % number)
-                except ConflictError as error:
-                    return None if error.current is None else error.current.value
-                return b"%d" % number
+        known = set(await asyncio.gather(*map(put, range(8))))
+        stored = await store.get("a/1")
+        assert stored is not None
+        assert known == {stored.value}
+        await store.close()
 
-            known = set(await asyncio.gather(*map(put, range(8))))
-            stored = await store.get("a/1")
-            assert stored is not None
-            assert known == {stored.value}
-            await store.close()
-
-        self._check(check)
-
-    def test_values_versions_and_names_are_listed_by_prefix_and_in_order(self) -> None:
+    @on_case
+    async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
+        self, case: ConditionalStoreCase
+    ) -> None:
         """All three listings agree; `before` ends the names."""
+        store = case.open()
+        assert await store.list("") == {}
+        for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
+            await store.put_if_absent(name, name.encode())
+        listed = await store.list("a/")
+        assert [(name, entry.value) for name, entry in listed.items()] == [
+            (name, name.encode()) for name in ("a/x-1", "a/x-2", "a/y-1")
+        ]
+        assert dict(await store.list_versions("a/")) == {name: entry.version for name, entry in listed.items()}
+        assert list(await store.list("a/x", consistent=False)) == ["a/x-1", "a/x-2"]
+        assert len(await store.list("")) == 5
+        assert list(await store.list_names("a/", before="a/x-2")) == ["a/x-1"]
+        assert list(await store.list_names("b/", before="a/z")) == []
+        await store.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            assert await store.list("") == {}
-            for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
-                await store.put_if_absent(name, name.encode())
-            listed = await store.list("a/")
-            assert [(name, entry.value) for name, entry in listed.items()] == [
-                (name, name.encode()) for name in ("a/x-1", "a/x-2", "a/y-1")
-            ]
-            assert dict(await store.list_versions("a/")) == {name: entry.version for name, entry in listed.items()}
-            assert list(await store.list("a/x", consistent=False)) == ["a/x-1", "a/x-2"]
-            assert len(await store.list("")) == 5
-            assert list(await store.list_names("a/", before="a/x-2")) == ["a/x-1"]
-            assert list(await store.list_names("b/", before="a/z")) == []
-            await store.close()
-
-        self._check(check)
-
-    def test_several_values_are_read_at_once(self) -> None:
+    @on_case
+    async def test_several_values_are_read_at_once(self, case: ConditionalStoreCase) -> None:
         """Without those that are not there."""
+        store = case.open()
+        for name in ("a/1", "b/c"):
+            await store.put_if_absent(name, name.encode())
+        read = await store.get_all(["b/c", "a/2", "a/1"])
+        assert {name: entry.value for name, entry in read.items()} == {"a/1": b"a/1", "b/c": b"b/c"}
+        assert read["a/1"] == await store.get("a/1")
+        await store.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            for name in ("a/1", "b/c"):
-                await store.put_if_absent(name, name.encode())
-            read = await store.get_all(["b/c", "a/2", "a/1"])
-            assert {name: entry.value for name, entry in read.items()} == {"a/1": b"a/1", "b/c": b"b/c"}
-            assert read["a/1"] == await store.get("a/1")
-            await store.close()
-
-        self._check(check)
-
-    def test_large_and_empty_values_are_stored_unchanged(self) -> None:
+    @on_case
+    async def test_large_and_empty_values_are_stored_unchanged(self, case: ConditionalStoreCase) -> None:
         """A quarter of a megabyte of all bytes."""
+        store = case.open()
+        await store.put_if_absent("large", large := bytes(range(256)) * 1000)
+        await store.put_if_absent("empty", b"")
+        stored = {name: entry.value for name, entry in (await store.list("")).items()}
+        assert stored == {"empty": b"", "large": large}
+        await store.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            await store.put_if_absent("large", large := bytes(range(256)) * 1000)
-            await store.put_if_absent("empty", b"")
-            stored = {name: entry.value for name, entry in (await store.list("")).items()}
-            assert stored == {"empty": b"", "large": large}
-            await store.close()
-
-        self._check(check)
-
-    def test_a_long_listing_is_complete(self) -> None:
+    @on_case
+    async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
         """A megabyte and a half in forty values, which can be deleted."""
+        store = case.open()
+        for number in range(40):
+            await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
+        assert [int(entry.value[:2]) for entry in (await store.list("many/")).values()] == [*range(40)]
+        await store.delete(*await store.list_names("many/"))
+        assert await store.list("many/") == {}
+        await store.close()
 
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            for number in range(40):
-                await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
-            assert [int(entry.value[:2]) for entry in (await store.list("many/")).values()] == [*range(40)]
-            await store.delete(*await store.list_names("many/"))
-            assert await store.list("many/") == {}
-            await store.close()
-
-        self._check(check)
-
-    def test_a_closed_store_opens_again(self) -> None:
+    @on_case
+    async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:
         """What was stored is there."""
-
-        async def check(case: ConditionalStoreCase) -> None:
-            store = case.open()
-            version = await store.put_if_absent("a/1", b"1")
-            await store.close()
-            assert await store.get("a/1") == VersionedValue(b"1", version)
-            await store.close()
-
-        self._check(check)
+        store = case.open()
+        version = await store.put_if_absent("a/1", b"1")
+        await store.close()
+        assert await store.get("a/1") == VersionedValue(b"1", version)
+        await store.close()
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import update_wrapper
 from typing import Any, Generic, TypeVar
 
 Case = TypeVar("Case")
@@ -25,9 +26,19 @@ class Contract(ABC, Generic[Case]):
         """Run a test's coroutine on a loop of its own."""
         asyncio.run(work)
 
-    def _check(self, check: Callable[[Case], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with self.open_case() as case, asyncio.timeout(self.deadline):
-                await check(case)
 
-        self.execute(run())
+Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
+
+
+def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
+    """A test that is a coroutine function of a case, as a method for pytest, which needs no plugin for it."""
+
+    def run(self: Contract[Case]) -> None:
+        async def run_in_time() -> None:
+            async with self.open_case() as case, asyncio.timeout(self.deadline):
+                await test(self, case)
+
+        self.execute(run_in_time())
+
+    vars(update_wrapper(run, test)).pop("__wrapped__")  # else pytest takes the case for a fixture
+    return run

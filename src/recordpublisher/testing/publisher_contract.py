@@ -20,7 +20,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from .batch_consumers import BrokenConsumer, HalfConsumer, RecordingConsumer, RefusingConsumer, SlowConsumer
-from .contract import Contract
+from .contract import Contract, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
@@ -42,119 +42,108 @@ class PublisherCase:
 class PublisherContract(Contract[PublisherCase]):
     """The tests. Implement `open_case`, which also closes the factory; override `execute` to run them on virtual time (`run_virtual`)."""
 
-    def test_the_case_needs_several_batches(self) -> None:
+    @on_case
+    async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
         """With one batch the other tests prove little."""
         consumer = RecordingConsumer()
-        self._check(lambda case: _run_case_to_end(case, consumer))
+        await _run_case_to_end(case, consumer)
         assert sum(len(batch) > 0 for batch in consumer.batches) > 1, "the case must need more than one batch"
 
-    def test_batches_come_in_shard_order_and_end_in_complete(self) -> None:
+    @on_case
+    async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
         """Every record once, in order, of this shard, each batch with the position after it."""
+        consumer = RecordingConsumer()
+        await _run_case_to_end(case, consumer)
+        assert consumer.payloads == list(case.payloads)
+        assert all(batch.shard.key == case.shard.key for batch in consumer.batches)
+        assert all(batch.read_position for batch in consumer.batches if len(batch))
 
-        async def check(case: PublisherCase) -> None:
-            consumer = RecordingConsumer()
-            await _run_case_to_end(case, consumer)
-            assert consumer.payloads == list(case.payloads)
-            assert all(batch.shard.key == case.shard.key for batch in consumer.batches)
-            assert all(batch.read_position for batch in consumer.batches if len(batch))
-
-        self._check(check)
-
-    def test_sequence_numbers_grow_in_the_factorys_order(self) -> None:
+    @on_case
+    async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
         """State compares positions by `order_of` (S5)."""
+        consumer = RecordingConsumer()
+        await _run_case_to_end(case, consumer)
+        records = [record for batch in consumer.batches for record in batch.records]
+        places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
+        assert all(place < following for place, following in pairwise(places))
 
-        async def check(case: PublisherCase) -> None:
-            consumer = RecordingConsumer()
-            await _run_case_to_end(case, consumer)
-            records = [record for batch in consumer.batches for record in batch.records]
-            places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
-            assert all(place < following for place, following in pairwise(places))
-
-        self._check(check)
-
-    def test_only_the_last_batch_is_at_the_tip(self) -> None:
+    @on_case
+    async def test_only_the_last_batch_is_at_the_tip(self, case: PublisherCase) -> None:
         """0 ms behind means that nothing comes after the batch: a run with `stop_at_tip` ends there."""
+        consumer = RecordingConsumer()
+        await _run_case_to_end(case, consumer)
+        read = 0
+        for batch in consumer.batches:
+            read += len(batch)
+            left = len(case.payloads) - read
+            assert batch.millis_behind_latest != 0 or not left, f"a batch was at the tip with {left} records to come"
 
-        async def check(case: PublisherCase) -> None:
-            consumer = RecordingConsumer()
-            await _run_case_to_end(case, consumer)
-            read = 0
-            for batch in consumer.batches:
-                read += len(batch)
-                left = len(case.payloads) - read
-                assert batch.millis_behind_latest != 0 or not left, (
-                    f"a batch was at the tip with {left} records to come"
-                )
-
-        self._check(check)
-
-    def test_it_resumes_from_the_returned_position(self) -> None:
+    @on_case
+    async def test_it_resumes_from_the_returned_position(self, case: PublisherCase) -> None:
         """A consumer that takes half of each batch gets the other half next, and nothing twice."""
-        self._check(lambda case: _check_everything_is_delivered(case, HalfConsumer()))
+        await _check_everything_is_delivered(case, HalfConsumer())
 
-    def test_a_refused_batch_comes_again(self) -> None:
+    @on_case
+    async def test_a_refused_batch_comes_again(self, case: PublisherCase) -> None:
         """None leaves the position unchanged."""
-        self._check(lambda case: _check_everything_is_delivered(case, RefusingConsumer()))
+        await _check_everything_is_delivered(case, RefusingConsumer())
 
-    def test_a_new_publisher_starts_after_any_position(self) -> None:
+    @on_case
+    async def test_a_new_publisher_starts_after_any_position(self, case: PublisherCase) -> None:
         """A restart after any record (P2) reads exactly the rest."""
+        whole = RecordingConsumer()
+        await _run_case_to_end(case, whole)
+        for count, position in enumerate(whole.positions(), 1):
+            rest = RecordingConsumer()
+            await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
+            assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
 
-        async def check(case: PublisherCase) -> None:
-            whole = RecordingConsumer()
-            await _run_case_to_end(case, whole)
-            for count, position in enumerate(whole.positions(), 1):
-                rest = RecordingConsumer()
-                await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
-                assert rest.payloads == list(case.payloads[count:]), f"wrong rest after {position}"
-
-        self._check(check)
-
-    def test_a_slow_consumer_is_the_back_pressure(self) -> None:
+    @on_case
+    async def test_a_slow_consumer_is_the_back_pressure(self, case: PublisherCase) -> None:
         """The next batch waits until the consumer has returned."""
-        self._check(lambda case: _check_everything_is_delivered(case, SlowConsumer()))
+        await _check_everything_is_delivered(case, SlowConsumer())
 
-    def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self) -> None:
+    @on_case
+    async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
         """A run that is cancelled anywhere ends at once and leaves no task; the next run loses and repeats nothing (R3)."""
-        self._check(_check_cancellation)
+        publisher, consumer = await case.publisher(), SlowConsumer()
+        before = asyncio.all_tasks()
+        for steps in CANCEL_AFTER_STEPS:
+            await _cancel_after(steps, publisher, consumer)
+            left = asyncio.all_tasks() - before
+            assert not left, f"a cancelled run left {left}"
+        await _run_to_end(publisher, consumer)
+        assert consumer.payloads == list(case.payloads)
 
-    def test_an_error_of_the_consumer_is_raised(self) -> None:
+    @on_case
+    async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
         """The job decides what to do about it."""
+        publisher = await case.publisher()
+        try:
+            await _run_to_end(publisher, BrokenConsumer())
+        except BrokenConsumer.Error:
+            return
+        raise AssertionError("the consumer's error was swallowed")
 
-        async def check(case: PublisherCase) -> None:
-            publisher = await case.publisher()
-            try:
-                await _run_to_end(publisher, BrokenConsumer())
-            except BrokenConsumer.Error:
-                return
-            raise AssertionError("the consumer's error was swallowed")
-
-        self._check(check)
-
-    def test_observers_see_every_batch_and_the_end(self) -> None:
+    @on_case
+    async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
         """The FLIP's `subscribe`: observers are attached by `run_observed`, which the fetcher calls."""
+        from reactivex import Observer
 
-        async def check(case: PublisherCase) -> None:
-            from reactivex import Observer
+        publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
+        publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
+        await _run_to_end(publisher, consumer)
+        assert seen == [*consumer.batches, "end"]
 
-            publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
-            publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
-            await _run_to_end(publisher, consumer)
-            assert seen == [*consumer.batches, "end"]
-
-        self._check(check)
-
-    def test_discovery_lists_the_shard_once(self) -> None:
+    @on_case
+    async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
         """A factory either leaves discovery to the job, or lists its shards after any of them."""
-
-        async def check(case: PublisherCase) -> None:
-            listed = await case.factory.discover(case.shard.stream, None)
-            if listed is None:
-                return
-            assert [shard.shard_id for shard in listed].count(case.shard.shard_id) == 1
-            later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
-            assert later == [], "nothing comes after the last shard"
-
-        self._check(check)
+        listed = await case.factory.discover(case.shard.stream, None)
+        if listed is None:
+            return
+        assert [shard.shard_id for shard in listed].count(case.shard.shard_id) == 1
+        later = await case.factory.discover(case.shard.stream, listed[-1].shard_id)
+        assert later == [], "nothing comes after the last shard"
 
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:
@@ -171,17 +160,6 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 async def _check_everything_is_delivered(case: PublisherCase, consumer: RecordingConsumer) -> None:
     await _run_case_to_end(case, consumer)
-    assert consumer.payloads == list(case.payloads)
-
-
-async def _check_cancellation(case: PublisherCase) -> None:
-    publisher, consumer = await case.publisher(), SlowConsumer()
-    before = asyncio.all_tasks()
-    for steps in CANCEL_AFTER_STEPS:
-        await _cancel_after(steps, publisher, consumer)
-        left = asyncio.all_tasks() - before
-        assert not left, f"a cancelled run left {left}"
-    await _run_to_end(publisher, consumer)
     assert consumer.payloads == list(case.payloads)
 
 

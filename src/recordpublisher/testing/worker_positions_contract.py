@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from recordpublisher.fetcher.sink import Sink, SinkContext
 from recordpublisher.fetcher.worker_positions import State, WorkerPositions
 from recordpublisher.publishers.errors import FencedError
 
-from .contract import Contract
+from .contract import Contract, on_case
 from .sink_case import SinkCase, batch_of, states_of
 
 _A, _B = "orders/a", "orders/b"
@@ -33,140 +35,120 @@ class _Process:
         return False
 
 
+def on_worker(test: Callable[[Any, SinkCase, _Process], Awaitable[None]]) -> Callable[[Contract[SinkCase]], None]:
+    """A test that is a coroutine function of a case and of a process, which has joined the group."""
+
+    @wraps(test)
+    async def with_worker(contract: WorkerPositionsContract, case: SinkCase) -> None:
+        if case.start().worker_positions() is None:
+            return
+        first = await _joined(case, "first")
+        await test(contract, case, first)
+        await first.sink.close()
+
+    return on_case(with_worker)
+
+
 class WorkerPositionsContract(Contract[SinkCase]):
     """The tests. They pass for a sink whose `worker_positions` returns None: such a sink keeps no positions, or refuses ELASTIC."""
 
-    def test_rows_and_positions_of_a_worker_are_committed_together(self) -> None:
+    @on_worker
+    async def test_rows_and_positions_of_a_worker_are_committed_together(self, case: SinkCase, first: _Process) -> None:
         """What was written of the named shards, and nothing of others."""
+        await first.write("a", 1, 2)
+        await first.write("b", 3)
+        assert list(await case.written()) == [], "rows are committed with positions only"
+        await first.positions.commit(_state(2), [_A])
+        assert list(await case.written()) == [b"1", b"2"]
+        assert await first.positions.read("first") == _state(2)
+        await first.write("a", 4)
+        await first.positions.commit(_state(4), [_A, _B])
+        assert sorted(await case.written()) == [b"1", b"2", b"3", b"4"]
+        assert await first.positions.read("first") == _state(4)
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.write("a", 1, 2)
-            await first.write("b", 3)
-            assert list(await case.written()) == [], "rows are committed with positions only"
-            await first.positions.commit(_state(2), [_A])
-            assert list(await case.written()) == [b"1", b"2"]
-            assert await first.positions.read("first") == _state(2)
-            await first.write("a", 4)
-            await first.positions.commit(_state(4), [_A, _B])
-            assert sorted(await case.written()) == [b"1", b"2", b"3", b"4"]
-            assert await first.positions.read("first") == _state(4)
-
-        self._check_worker(check)
-
-    def test_positions_are_committed_without_rows(self) -> None:
+    @on_worker
+    async def test_positions_are_committed_without_rows(self, case: SinkCase, first: _Process) -> None:
         """A worker prepares shards that it takes, while it reads others."""
+        await first.write("a", 1)
+        await first.positions.commit(_state(0), [])
+        assert list(await case.written()) == []
+        await first.positions.commit(_state(1), None)
+        assert list(await case.written()) == [b"1"]
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.write("a", 1)
-            await first.positions.commit(_state(0), [])
-            assert list(await case.written()) == []
-            await first.positions.commit(_state(1), None)
-            assert list(await case.written()) == [b"1"]
-
-        self._check_worker(check)
-
-    def test_rows_of_a_revoked_shard_are_dropped(self) -> None:
+    @on_worker
+    async def test_rows_of_a_revoked_shard_are_dropped(self, case: SinkCase, first: _Process) -> None:
         """Its next reader writes them."""
+        await first.write("a", 1)
+        await first.write("b", 2)
+        first.sink.revoked([_A])
+        await first.positions.commit(_state(2), [_A, _B])
+        assert list(await case.written()) == [b"2"]
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.write("a", 1)
-            await first.write("b", 2)
-            first.sink.revoked([_A])
-            await first.positions.commit(_state(2), [_A, _B])
-            assert list(await case.written()) == [b"2"]
-
-        self._check_worker(check)
-
-    def test_a_sealed_worker_commits_nothing(self) -> None:
+    @on_worker
+    async def test_a_sealed_worker_commits_nothing(self, case: SinkCase, first: _Process) -> None:
         """Neither rows nor positions; what was sealed never changes."""
+        await first.write("a", 1)
+        await first.positions.commit(_state(1), [_A])
+        second = await _joined(case, "second")
+        assert await second.positions.seal("first") == _state(1)
+        await first.write("a", 2)
+        assert await first.is_fenced(_A), "the commit of a sealed worker must raise FencedError"
+        assert await second.positions.seal("first") == _state(1)
+        await second.write("a", 2)
+        await second.positions.commit(_state(2), [_A])
+        assert list(await case.written()) == [b"1", b"2"]
+        await second.sink.close()
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.write("a", 1)
-            await first.positions.commit(_state(1), [_A])
-            second = await _joined(case, "second")
-            assert await second.positions.seal("first") == _state(1)
-            await first.write("a", 2)
-            assert await first.is_fenced(_A), "the commit of a sealed worker must raise FencedError"
-            assert await second.positions.seal("first") == _state(1)
-            await second.write("a", 2)
-            await second.positions.commit(_state(2), [_A])
-            assert list(await case.written()) == [b"1", b"2"]
-            await second.sink.close()
-
-        self._check_worker(check)
-
-    def test_a_sealed_process_goes_on_as_a_new_worker(self) -> None:
+    @on_worker
+    async def test_a_sealed_process_goes_on_as_a_new_worker(self, case: SinkCase, first: _Process) -> None:
         """With the same sink. What the old worker had not committed is dropped."""
+        await first.write("a", 1)
+        await first.positions.commit(_state(1), [_A])
+        await first.positions.seal("first")
+        await first.write("a", 2)
+        assert await first.is_fenced(_A), "the commit of a sealed worker must raise FencedError"
+        await first.positions.join("again")
+        await first.write("a", 3)
+        await first.positions.commit(_state(3), [_A])
+        assert list(await case.written()) == [b"1", b"3"]
+        assert await first.positions.read("again") == _state(3)
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.write("a", 1)
-            await first.positions.commit(_state(1), [_A])
-            await first.positions.seal("first")
-            await first.write("a", 2)
-            assert await first.is_fenced(_A), "the commit of a sealed worker must raise FencedError"
-            await first.positions.join("again")
-            await first.write("a", 3)
-            await first.positions.commit(_state(3), [_A])
-            assert list(await case.written()) == [b"1", b"3"]
-            assert await first.positions.read("again") == _state(3)
-
-        self._check_worker(check)
-
-    def test_a_forgotten_worker_commits_nothing(self) -> None:
+    @on_worker
+    async def test_a_forgotten_worker_commits_nothing(self, case: SinkCase, first: _Process) -> None:
         """A commit never creates its entry."""
+        await first.positions.commit(_state(0), [])
+        second = await _joined(case, "second")
+        await second.positions.seal("first")
+        await second.positions.forget("first")
+        assert await second.positions.read("first") is None
+        await first.write("a", 1)
+        assert await first.is_fenced(_A), "the commit of a forgotten worker must raise FencedError"
+        assert await second.positions.read("first") is None
+        assert list(await case.written()) == []
+        await second.sink.close()
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.positions.commit(_state(0), [])
-            second = await _joined(case, "second")
-            await second.positions.seal("first")
-            await second.positions.forget("first")
-            assert await second.positions.read("first") is None
-            await first.write("a", 1)
-            assert await first.is_fenced(_A), "the commit of a forgotten worker must raise FencedError"
-            assert await second.positions.read("first") is None
-            assert list(await case.written()) == []
-            await second.sink.close()
-
-        self._check_worker(check)
-
-    def test_workers_without_positions_can_be_sealed(self) -> None:
+    @on_worker
+    async def test_workers_without_positions_can_be_sealed(self, case: SinkCase, first: _Process) -> None:
         """One that has committed nothing yet, and one that nobody knows."""
+        await first.positions.join("first")
+        assert await first.positions.read("first") is None
+        assert await first.positions.seal("first") is None
+        assert await first.is_fenced(), "the commit of a sealed worker must raise FencedError"
+        assert await first.positions.seal("nobody") is None
+        await first.positions.forget("nobody")
 
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.positions.join("first")
-            assert await first.positions.read("first") is None
-            assert await first.positions.seal("first") is None
-            assert await first.is_fenced(), "the commit of a sealed worker must raise FencedError"
-            assert await first.positions.seal("nobody") is None
-            await first.positions.forget("nobody")
-
-        self._check_worker(check)
-
-    def test_positions_of_workers_and_of_subtasks_are_not_mixed(self) -> None:
+    @on_worker
+    async def test_positions_of_workers_and_of_subtasks_are_not_mixed(self, case: SinkCase, first: _Process) -> None:
         """A start with a fixed number of subtasks does not begin beside the positions of a group."""
-
-        async def check(case: SinkCase, first: _Process) -> None:
-            await first.positions.commit(_state(0), [])
-            subtask = case.start()
-            try:
-                states = states_of(await subtask.open(SinkContext()))
-            except Exception:  # noqa: S110 - whichever error says so
-                pass
-            else:
-                assert states, "open must fail, or return the positions of the group"
-            await subtask.close()
-
-        self._check_worker(check)
-
-    def _check_worker(self, check: Callable[[SinkCase, _Process], Awaitable[None]]) -> None:
-        async def run(case: SinkCase) -> None:
-            if case.start().worker_positions() is None:
-                return
-            first = await _joined(case, "first")
-            await check(case, first)
-            await first.sink.close()
-
-        self._check(run)
+        await first.positions.commit(_state(0), [])
+        subtask = case.start()
+        try:
+            states = states_of(await subtask.open(SinkContext()))
+        except Exception:  # noqa: S110 - whichever error says so
+            pass
+        else:
+            assert states, "open must fail, or return the positions of the group"
+        await subtask.close()
 
 
 async def _joined(case: SinkCase, worker: str) -> _Process:

@@ -34,7 +34,7 @@ OF_INSTANCES = {
 REACHING = {
     "publishers/kinesis/sdk_internals.py": "the AWS SDK",
     "publishers/kinesis/read_buffers.py": "asyncio",
-    "local/http/goaway.py": "h2 and hypercorn",
+    "local/http/http2_server.py": "h2 and hypercorn",
 }
 """The only files that may use private attributes of other libraries."""
 

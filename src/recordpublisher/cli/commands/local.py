@@ -25,8 +25,7 @@ def local(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4567,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     stream: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be repeated."),
+        list[str] | None, typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be repeated.")
     ] = None,
     faults: Annotated[
         str,

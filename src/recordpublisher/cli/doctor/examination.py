@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
+import warnings
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.host.registry import Registry
+from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK
-from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, ON_POISON
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    DESERIALIZER,
+    ON_POISON,
+    TRACKER,
+    WATERMARK_STRATEGY,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import print_note
-from .findings import Finding, Verdict, problem
+from .findings import Finding, Verdict, examine, problem
 from .job import JobChecks
 from .machine import (
     CONNECTION,
@@ -36,7 +45,6 @@ from .machine import (
     version_findings,
 )
 from .own_source import OwnSource, has_own_source, own_source_of
-from .settings import settings_findings
 from .streams import StreamChecks, Use
 
 OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
@@ -178,3 +186,44 @@ def _targets(properties: Properties) -> list[str]:
         sinks[DEAD_LETTER_SINK] = DEAD_LETTER.key + SINK_STREAM.key.removeprefix("flink.sink.")
     named = [properties.get(key) for sink, key in sinks.items() if (properties.value(sink) or "").lower() == "kinesis"]
     return [*dict.fromkeys(each for each in named if each)]
+
+
+async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
+    """The properties, also those that plugins of the registry declare, and the plugins that they name beside sink and store, which have
+    checks of their own. The publisher is asked whether it can work with the properties."""
+    return [
+        await examine("properties", lambda: _properties(properties, streams, registry)),
+        await examine("plugins", lambda: _plugins(registry, properties)),
+    ]
+
+
+def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        properties.check()
+    with suppress(PluginError):  # that it cannot be imported is another finding
+        if (publisher := _publisher(registry, properties)) is not None:
+            publisher.check(properties, streams)
+    if caught:
+        raise RecordPublisherError("; ".join(str(each.message) for each in caught))
+    return "valid, and each has an effect"
+
+
+def _publisher(registry: Registry, properties: Properties) -> type[RecordPublisherFactory] | None:
+    try:
+        return registry.publishers.get(properties.value(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
+    except ConfigurationError:  # it is not installed, which is another finding
+        return None
+
+
+def _plugins(registry: Registry, properties: Properties) -> str:
+    named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
+        (registry.publishers, RECORD_PUBLISHER),
+        (registry.trackers, TRACKER),
+        (registry.deserializers, DESERIALIZER),
+        (registry.watermark_strategies, WATERMARK_STRATEGY),
+        (registry.shard_assigners, SHARD_ASSIGNER),
+    )
+    for plugins, key in named:
+        plugins.get(properties.value(key), key.key)
+    return ", ".join(properties.value(key) for _, key in named)

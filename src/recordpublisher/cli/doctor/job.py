@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import refuse_assignment
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
@@ -23,14 +25,17 @@ from recordpublisher.plugins.lag.stored_positions import (
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.discovery_and_state import (
+    CHECKPOINT_INTERVAL,
+    SHARD_ASSIGNMENT,
+    STATE_URI,
+)
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
-from .running import check_assignment, check_generation, check_group
 
 MIN_LOSS_MS = 4 * 3_600_000
 """Less time than this before unread records are lost leaves a person too little of it."""
@@ -155,3 +160,68 @@ class JobChecks:
         sink = build_sink(self._registry, self._properties)
         self._made.push_async_callback(sink.close)
         return sink
+
+
+MAX_SECONDS = 30.0
+"""Doctor watches no longer than this."""
+SPARE_SECONDS = 1.0
+"""A checkpoint takes time too."""
+
+
+async def check_generation(positions: PositionsReader, properties: Properties) -> str:
+    """With STATIC assignment a start takes the next generation, and whoever has the one before is fenced off (S6).
+
+    Raises: RecordPublisherError that names the subtasks which store checkpoints now.
+    """
+    before = await positions.load()
+    if not before:
+        return "no: no positions are stored"
+    interval_ms = properties.value(CHECKPOINT_INTERVAL)
+    seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
+    await asyncio.sleep(seconds)
+    after = await positions.load()
+    generation = max(int(each["generation"]) for each in after or before)
+    if live := [each for each in after if each not in before]:
+        raise RecordPublisherError(
+            f"{_subtasks(live)} of generation {generation} stores checkpoints: a start here would fence it off, and it would fail. Stop it "
+            f"first, or give this job {ANOTHER_PLACE}"
+        )
+    if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
+        raise NotCheckedError(
+            f"generation {generation} has stored nothing for {seconds:g} s, and {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+        )
+    return f"no: generation {generation} has stored nothing for {seconds:g} s; a start takes {generation + 1}"
+
+
+async def check_group(group: ElasticGroup) -> str:
+    """With ELASTIC assignment a process joins the others, which keep running."""
+    before = await group.documents.read_records()
+    if not before:
+        return "no: the group has no workers"
+    await asyncio.sleep(group.settings.interval + SPARE_SECONDS)
+    after, table = await group.documents.read_records(), await group.documents.read_table()
+    live = [
+        name
+        for name, each in after.items()
+        if not each.document.is_sealed and (name not in before or before[name].document.beat != each.document.beat)
+    ]
+    if not live:
+        return "no: no worker of the group sends heartbeats"
+    leases = [] if table is None else table.document.leases.values()
+    shards = {name: sum(lease.owner == name for lease in leases) for name in sorted(live)}
+    named = ", ".join(f"{name} ({count} shards)" for name, count in shards.items())
+    return f"yes: worker {named}; a start here joins, and takes its share"
+
+
+async def check_assignment(group: ElasticGroup) -> str:
+    """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
+    table = await group.documents.read_table()
+    if table is not None:
+        return f"a group with {len(table.document.leases)} shards and {len(table.document.owners)} workers"
+    await group.documents.refuse_subtasks()
+    return "reachable, no group yet"
+
+
+def _subtasks(snapshots: Collection[State]) -> str:
+    numbers = sorted(int(each.get("subtask", 0)) for each in snapshots)
+    return f"subtask {', '.join(map(str, numbers))}"

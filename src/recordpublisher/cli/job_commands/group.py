@@ -69,8 +69,7 @@ def drain_worker(
     force: Annotated[
         bool,
         typer.Option(
-            "--force",
-            help="Take its shards away at once: what it wrote since its last checkpoint is written again.",
+            "--force", help="Take its shards away at once: what it wrote since its last checkpoint is written again."
         ),
     ] = False,
     wait: Annotated[

@@ -50,8 +50,7 @@ def lag(
     ] = None,
     watch_shards: Annotated[bool, typer.Option("--watch", help="Read again and again, until Ctrl-C.")] = False,
     interval: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds."),
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="The same, after this time instead of 5 seconds.")
     ] = None,
     live: Annotated[
         str | None,

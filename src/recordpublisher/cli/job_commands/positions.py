@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_to_end, run_until_signal
 from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import echo, joined, json_text, table
-from .position_transfers import file_transfer, kcl_transfer, stored_states
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
@@ -117,8 +117,7 @@ def import_positions(
 def export_positions(
     job: Job,
     target: Annotated[
-        str,
-        typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none."),
+        str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
     ],
     apply: Apply = False,
     force: Annotated[
@@ -181,3 +180,58 @@ def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
     if not name or scheme not in {form.partition(":")[0] for form in valid}:
         raise ConfigurationError(option, uri, " or ".join(valid))
     return scheme, name
+
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+
+
+async def stored_states(properties: Properties) -> dict[str, ShardState]:
+    """The stored state of each shard of a job. Raises: StateError when it has none."""
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+
+    job = JobPositions(properties)
+    try:
+        states = (await job.load()).merged.shards
+    finally:
+        await job.close()
+    if not states:
+        raise StateError("the job has stored no positions: are these its properties?")
+    return dict(sorted(states.items()))
+
+
+@asynccontextmanager
+async def kcl_transfer(
+    properties: Properties, table_name: str, watch_seconds: float, is_forced: bool
+) -> AsyncIterator[KclTransfer]:
+    """Between the job and a lease table of the KCL."""
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.positions.kcl_lease_table import KclLeaseTable
+    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    streams = streams_of(properties)
+    async with AsyncExitStack() as opened:
+        job, table = JobPositions(properties), KclLeaseTable(table_name, properties)
+        opened.push_async_callback(job.close)
+        opened.push_async_callback(table.close)
+        service = await opened.enter_async_context(KinesisClient(properties, streams))
+        yield KclTransfer(job, table, service, streams, properties, watch_seconds, is_forced)
+
+
+@asynccontextmanager
+async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
+    """From a file of positions to the job."""
+    from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import JobPositions
+    from recordpublisher.plugins.runtime.stream_names import streams_of
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    streams, job = streams_of(properties), JobPositions(properties)
+    try:
+        async with KinesisClient(properties, streams) as service:
+            yield FileTransfer(job, path, service, streams, properties, is_forced)
+    finally:
+        await job.close()

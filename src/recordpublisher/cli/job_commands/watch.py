@@ -134,10 +134,7 @@ class Trend:
         lags = [point.lag_ms for point in self._points]
         charts = [
             f"{name} {bars(values)} {last}"
-            for name, values, last in (
-                ("records/s", rates, rate(rates[-1])),
-                ("largest lag", lags, duration(lags[-1])),
-            )
+            for name, values, last in (("records/s", rates, rate(rates[-1])), ("largest lag", lags, duration(lags[-1])))
             if any(value is not None for value in values)
         ]
         span = duration(self._points[-1].time_ms - self._points[0].time_ms)

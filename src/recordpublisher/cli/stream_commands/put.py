@@ -29,8 +29,7 @@ SHOWN_BYTES = 80
 def put(
     stream: StreamName,
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="Files; `-` or none: standard input."),
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files; `-` or none: standard input.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="The partition key of every record; default: a random one.")] = None,
     key_field: Annotated[

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cache
 from typing import Any
 
 from aiohttp import hdrs
@@ -16,7 +17,6 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 from .api_requests import MAX_BODY_BYTES, ApiRequests
 from .certificate import Certificate
-from .goaway import ignore_goaway_without_error
 from .request_checks import Request, Response
 
 Message = MutableMapping[str, Any]
@@ -141,3 +141,27 @@ class _AsgiResponseStream:
 
     def abort(self) -> None:
         """The writer raises ConnectionAbortedError next, which ends the stream."""
+
+
+NO_ERROR = 0
+
+
+@cache
+def ignore_goaway_without_error() -> None:
+    """Let hypercorn's connections of this process ignore a GOAWAY that reports no error.
+
+    The AWS SDK for JavaScript sends it with each subscription, while responses are under way. h2 takes the first one as the end of the
+    connection, and hypercorn closes it; but in HTTP/2 open streams go on (RFC 9113, 6.8), and the client closes the connection afterwards.
+    """
+    from hypercorn import protocol
+    from hypercorn.protocol.h2 import H2Protocol
+    from hyperframe.frame import GoAwayFrame
+
+    class Connection(H2Protocol):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            receivers = self.connection._frame_dispatch_table
+            end = receivers[GoAwayFrame]
+            receivers[GoAwayFrame] = lambda frame: ([], []) if frame.error_code == NO_ERROR else end(frame)
+
+    protocol.H2Protocol = Connection  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
 from ..streams.tags import TagSet
-from .stream_settings import describe_warm_throughput
+from .settings import describe_warm_throughput
 
 MAX_SHARDS_PER_PAGE = 100
 MAX_RETENTION_HOURS = 8760

@@ -11,17 +11,7 @@ from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request
 from ..requests.violations import violations
 from ..streams.account import Account
-from . import (
-    account_settings,
-    consumers,
-    put_records,
-    reading,
-    resource_policies,
-    shards,
-    stream_settings,
-    streams,
-    tags,
-)
+from . import consumers, put_records, reading, settings, shards, streams
 
 R = TypeVar("R", bound=Request)
 Operation = Callable[[Account, bytes], bytes]
@@ -87,23 +77,23 @@ OPERATIONS = _table(
     consumers.describe,
     consumers.list_consumers,
     consumers.deregister,
-    tags.tag_resource,
-    tags.untag_resource,
-    tags.list_tags_for_resource,
-    tags.add_tags_to_stream,
-    tags.remove_tags_from_stream,
-    tags.list_tags_for_stream,
-    resource_policies.put_resource_policy,
-    resource_policies.get_resource_policy,
-    resource_policies.delete_resource_policy,
-    stream_settings.start_encryption,
-    stream_settings.stop_encryption,
-    stream_settings.enable_monitoring,
-    stream_settings.disable_monitoring,
-    stream_settings.update_max_record_size,
-    stream_settings.update_stream_mode,
-    stream_settings.update_warm_throughput,
-    account_settings.describe_limits,
-    account_settings.describe_account_settings,
-    account_settings.update_account_settings,
+    settings.tag_resource,
+    settings.untag_resource,
+    settings.list_tags_for_resource,
+    settings.add_tags_to_stream,
+    settings.remove_tags_from_stream,
+    settings.list_tags_for_stream,
+    settings.put_resource_policy,
+    settings.get_resource_policy,
+    settings.delete_resource_policy,
+    settings.start_encryption,
+    settings.stop_encryption,
+    settings.enable_monitoring,
+    settings.disable_monitoring,
+    settings.update_max_record_size,
+    settings.update_stream_mode,
+    settings.update_warm_throughput,
+    settings.describe_limits,
+    settings.describe_account_settings,
+    settings.update_account_settings,
 )

@@ -1,1 +1,1 @@
-"""The inputs of every operation, as the service's API model declares them; unknown fields are ignored."""
+"""The inputs of every operation, named, declared and described as in the service's API reference; unknown fields are ignored."""

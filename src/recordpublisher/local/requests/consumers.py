@@ -6,8 +6,6 @@ from .fields import Arn, Count, Name, Number, Request, StartType, Tags, Token
 
 
 class RegisterStreamConsumer(Request, frozen=True):
-    """A name for a new consumer of a stream."""
-
     stream_arn: Arn = msgspec.field(name="StreamARN")
     consumer_name: Name
     tags: Tags | None = None
@@ -21,17 +19,13 @@ class ConsumerRequest(Request, frozen=True):
     consumer_arn: Arn | None = msgspec.field(name="ConsumerARN", default=None)
 
 
-class DescribeStreamConsumer(ConsumerRequest, frozen=True):
-    """A consumer to look up."""
+class DescribeStreamConsumer(ConsumerRequest, frozen=True): ...
 
 
-class DeregisterStreamConsumer(ConsumerRequest, frozen=True):
-    """A consumer to remove."""
+class DeregisterStreamConsumer(ConsumerRequest, frozen=True): ...
 
 
 class ListStreamConsumers(Request, frozen=True):
-    """One page of a stream's consumers."""
-
     stream_arn: Arn = msgspec.field(name="StreamARN")
     next_token: Token | None = None
     max_results: Count = 100
@@ -47,8 +41,6 @@ class StartingPosition(Request, frozen=True):
 
 
 class SubscribeToShard(Request, frozen=True):
-    """A consumer, a shard and where to start."""
-
     consumer_arn: Arn = msgspec.field(name="ConsumerARN")
     shard_id: Name
     starting_position: StartingPosition

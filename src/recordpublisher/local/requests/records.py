@@ -19,8 +19,6 @@ class Entry(msgspec.Struct, rename="pascal", gc=False):
 
 
 class PutRecord(StreamRequest, frozen=True, kw_only=True):
-    """One record to put."""
-
     data: str
     partition_key: PartitionKey | None = None
     explicit_hash_key: HashKey | None = None
@@ -29,8 +27,6 @@ class PutRecord(StreamRequest, frozen=True, kw_only=True):
 
 
 class PutRecords(StreamRequest, frozen=True, kw_only=True):
-    """Up to 500 records to put."""
-
     records: Annotated[list[Entry], Meta(min_length=1, max_length=PUT_RECORDS_RECORDS)]
     dry_run: bool = False
 
@@ -46,8 +42,6 @@ class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
 
 
 class GetRecords(Request, frozen=True):
-    """A read from a shard iterator."""
-
     shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
     limit: Count = GET_RECORDS_RECORDS
     stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)

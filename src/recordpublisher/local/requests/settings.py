@@ -24,81 +24,58 @@ class ResourceRequest(Request, frozen=True):
 
 
 class TagResource(ResourceRequest, frozen=True, kw_only=True):
-    """Tags to add to a stream or consumer."""
-
     tags: Tags
 
 
 class UntagResource(ResourceRequest, frozen=True, kw_only=True):
-    """Tags to remove from a stream or consumer."""
-
     tag_keys: TagKeys
 
 
-class ListTagsForResource(ResourceRequest, frozen=True):
-    """All tags of a stream or consumer."""
+class ListTagsForResource(ResourceRequest, frozen=True): ...
 
 
 class AddTagsToStream(StreamRequest, frozen=True, kw_only=True):
-    """Tags to add to a stream."""
-
     tags: Tags
 
 
 class RemoveTagsFromStream(StreamRequest, frozen=True, kw_only=True):
-    """Tags to remove from a stream."""
-
     tag_keys: TagKeys
 
 
 class ListTagsForStream(StreamRequest, frozen=True):
-    """One page of the tags of a stream, by key."""
-
     exclusive_start_tag_key: TagKey | None = None
     limit: Annotated[int, Meta(ge=1, le=50)] = 50
 
 
 class PutResourcePolicy(ResourceRequest, frozen=True, kw_only=True):
-    """A policy of a stream or consumer, as JSON text."""
-
     policy: str
 
 
-class GetResourcePolicy(ResourceRequest, frozen=True):
-    """A policy to show."""
+class GetResourcePolicy(ResourceRequest, frozen=True): ...
 
 
-class DeleteResourcePolicy(ResourceRequest, frozen=True):
-    """A policy to remove."""
+class DeleteResourcePolicy(ResourceRequest, frozen=True): ...
 
 
 class ChangeEncryption(StreamRequest, frozen=True, kw_only=True):
-    """How records are encrypted, and by which key."""
-
     encryption_type: Literal["NONE", "KMS"]
     key_id: Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
-class StartStreamEncryption(ChangeEncryption, frozen=True, kw_only=True):
-    """Encryption from now on."""
+class StartStreamEncryption(ChangeEncryption, frozen=True, kw_only=True): ...
 
 
-class StopStreamEncryption(ChangeEncryption, frozen=True, kw_only=True):
-    """No encryption from now on."""
+class StopStreamEncryption(ChangeEncryption, frozen=True, kw_only=True): ...
 
 
 class ChangeMonitoring(StreamRequest, frozen=True, kw_only=True):
-    """Metrics of each shard."""
-
     shard_level_metrics: Annotated[list[ShardMetric], Meta(min_length=1, max_length=7)]
 
 
-class EnableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True):
-    """Metrics to collect."""
+class EnableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True): ...
 
 
-class DisableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True):
-    """Metrics to collect no more."""
+class DisableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True): ...
 
 
 class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
@@ -111,8 +88,6 @@ class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
 
 
 class UpdateStreamMode(Request, frozen=True, kw_only=True):
-    """The capacity mode."""
-
     stream_arn: Arn = msgspec.field(name="StreamARN")
     stream_mode_details: StreamModeDetails
     warm_throughput: Mebibytes | None = msgspec.field(name="WarmThroughputMiBps", default=None)
@@ -126,21 +101,15 @@ class UpdateStreamWarmThroughput(Request, frozen=True, kw_only=True):
     warm_throughput: Mebibytes = msgspec.field(name="WarmThroughputMiBps")
 
 
-class DescribeLimits(Request, frozen=True):
-    """The limits of the account."""
+class DescribeLimits(Request, frozen=True): ...
 
 
-class DescribeAccountSettings(Request, frozen=True):
-    """The settings of the account."""
+class DescribeAccountSettings(Request, frozen=True): ...
 
 
 class BillingCommitment(Request, frozen=True):
-    """Whether the account pays for a minimum of throughput."""
-
     status: Literal["ENABLED", "DISABLED"]
 
 
 class UpdateAccountSettings(Request, frozen=True):
-    """New settings of the account."""
-
     minimum_throughput_billing_commitment: BillingCommitment

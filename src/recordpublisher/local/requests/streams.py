@@ -36,25 +36,18 @@ class CreateStream(Request, frozen=True):
 
 
 class DeleteStream(StreamRequest, frozen=True):
-    """A stream to delete, with its consumers when that is enforced."""
-
     enforce_consumer_deletion: bool = False
 
 
 class DescribeStream(StreamRequest, frozen=True):
-    """One page of a stream's shards."""
-
     limit: Count = 100
     exclusive_start_shard_id: Name | None = None
 
 
-class DescribeStreamSummary(StreamRequest, frozen=True):
-    """A stream without its shards."""
+class DescribeStreamSummary(StreamRequest, frozen=True): ...
 
 
 class ListStreams(Request, frozen=True):
-    """One page of the streams, by name."""
-
     limit: Count = 100
     exclusive_start_stream_name: Name | None = None
     next_token: Token | None = None
@@ -71,8 +64,6 @@ class ShardFilter(Request, frozen=True):
 
 
 class ListShards(StreamRequest, frozen=True):
-    """One page of a stream's shards, or the token of the next one."""
-
     next_token: Token | None = None
     exclusive_start_shard_id: Name | None = None
     max_results: Count = 1000
@@ -81,22 +72,16 @@ class ListShards(StreamRequest, frozen=True):
 
 
 class ChangeRetention(StreamRequest, frozen=True, kw_only=True):
-    """How many hours records are kept."""
-
     retention_period_hours: int
 
 
-class IncreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
-    """A longer retention period."""
+class IncreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True): ...
 
 
-class DecreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True):
-    """A shorter retention period."""
+class DecreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True): ...
 
 
 class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
-    """Whether keys decide the shard of new records."""
-
     stream_arn: Arn = msgspec.field(name="StreamARN")
     record_distribution_strategy: RecordDistribution
 
@@ -109,14 +94,10 @@ class SplitShard(StreamRequest, frozen=True, kw_only=True):
 
 
 class MergeShards(StreamRequest, frozen=True, kw_only=True):
-    """Two neighbouring shards."""
-
     shard_to_merge: Name
     adjacent_shard_to_merge: Name
 
 
 class UpdateShardCount(StreamRequest, frozen=True, kw_only=True):
-    """How many open shards the stream will have."""
-
     target_shard_count: Count
     scaling_type: Literal["UNIFORM_SCALING"]

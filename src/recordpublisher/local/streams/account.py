@@ -39,12 +39,7 @@ class Account:
     """Owns the streams by name and the registries that span them. `on_change` is called when more than records has changed."""
 
     def __init__(
-        self,
-        clock: Clock,
-        region: str,
-        delays: Delays,
-        quotas: Quotas | None,
-        consumer_limit: int = CONSUMER_LIMIT,
+        self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None, consumer_limit: int = CONSUMER_LIMIT
     ) -> None:
         self.clock = clock = SteppingClock(clock)
         self.region = region

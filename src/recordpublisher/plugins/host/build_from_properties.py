@@ -111,11 +111,7 @@ _IN_PROCESS_TRACKERS: weakref.WeakValueDictionary[tuple[object, ...], InProcessT
 
 
 def build_tracker(
-    registry: Registry,
-    properties: Properties,
-    streams: tuple[str, ...],
-    parallelism: int,
-    clock: Clock | None = None,
+    registry: Registry, properties: Properties, streams: tuple[str, ...], parallelism: int, clock: Clock | None = None
 ) -> WatermarkTracker:
     """The tracker of `flink.watermark.tracker` (W10). Without a group name, the stream names identify the group.
 

@@ -10,11 +10,7 @@ from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import (
-    LEASE_DURATION,
-    SHARD_ASSIGNMENT,
-    STATE_URI,
-)
+from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties

@@ -25,7 +25,6 @@ class Registrar(Protocol[T_contra]):
 
     def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
         """Register a class under `name` (case-insensitive); `"package.module:Class"` is imported at its first use."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

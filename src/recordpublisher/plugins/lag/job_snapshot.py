@@ -86,7 +86,6 @@ class SnapshotSource(Protocol):
 
     async def snapshot(self) -> JobSnapshot:
         """The job now. Raises: RecordPublisherError when it cannot be read."""
-        ...
 
 
 def idle_interval_ms(properties: Properties) -> int:

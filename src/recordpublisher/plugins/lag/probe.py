@@ -38,7 +38,6 @@ class Service(PollingPort, ListingPort, Protocol):
 
     async def retention_ms(self, stream: str) -> int:
         """How long the stream keeps its records, ms."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,9 @@ class PositionsReader(Protocol):
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks."""
-        ...
 
     async def close(self) -> None:
         """Release what the reading took."""
-        ...
 
 
 class SinkPositions:

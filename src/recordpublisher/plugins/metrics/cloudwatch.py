@@ -73,11 +73,7 @@ class CloudWatchExporter(PeriodicExporter):
             "Metrics": [{"Name": one.name, "Unit": _UNITS.get(one.unit, "Count")} for one in numbers],
         }
         fields = {metric.name: self._field(metric, values[metric.name], dimensions) for metric in known}
-        return {
-            "_aws": {"Timestamp": self._clock.now_ms(), "CloudWatchMetrics": [directive]},
-            **dimensions,
-            **fields,
-        }
+        return {"_aws": {"Timestamp": self._clock.now_ms(), "CloudWatchMetrics": [directive]}, **dimensions, **fields}
 
     def _field(self, metric: Metric[Any] | SinkMetric, value: Any, dimensions: dict[str, str]) -> Any:
         if metric.type is MetricType.TEXT:

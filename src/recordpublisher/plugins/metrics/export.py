@@ -25,19 +25,15 @@ class MeasuredFetcher(Protocol):
     @property
     def subtask(self) -> int:
         """Its number."""
-        ...
 
     def metrics(self) -> dict[str, Any]:
         """Its metrics now."""
-        ...
 
     def sink_metrics(self) -> list[SinkMetric]:
         """Those of its sink."""
-        ...
 
     def reasons_not_ready(self) -> list[str]:
         """Why it is not ready."""
-        ...
 
 
 @asynccontextmanager

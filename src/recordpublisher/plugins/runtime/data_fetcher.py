@@ -41,14 +41,7 @@ from ..host.build_from_properties import (
 from ..host.elastic_group import elastic_group_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from .arguments import (
-    check_function,
-    check_sink,
-    check_store,
-    check_subtask,
-    checked_properties,
-    checked_snapshots,
-)
+from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory
 from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS

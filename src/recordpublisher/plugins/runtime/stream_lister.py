@@ -52,7 +52,6 @@ class ClientProvider(Protocol):
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """The client, created for these streams (names or ARNs) at the first call; None if the factory does not use Kinesis."""
-        ...
 
 
 class StreamLister:

@@ -29,7 +29,6 @@ class DistributionPort(Protocol):
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
         """How the stream (name or ARN) distributes its records now (DescribeStreamSummary)."""
-        ...
 
 
 class ForeignSubRecords(Enum):

@@ -8,10 +8,4 @@ from .factory import FanOutRecordPublisherFactory
 from .publisher import FanOutRecordPublisher, FanOutService
 from .registration.eager_registration import register_eagerly
 
-__all__ = [
-    "FanOutConfig",
-    "FanOutRecordPublisher",
-    "FanOutRecordPublisherFactory",
-    "FanOutService",
-    "register_eagerly",
-]
+__all__ = ["FanOutConfig", "FanOutRecordPublisher", "FanOutRecordPublisherFactory", "FanOutService", "register_eagerly"]

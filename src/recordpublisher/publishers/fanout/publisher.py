@@ -29,7 +29,6 @@ class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, Distributio
 
     async def close(self) -> None:
         """Close connections and release the client."""
-        ...
 
 
 class FanOutRecordPublisher(RecordPublisher):

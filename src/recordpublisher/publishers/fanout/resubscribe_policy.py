@@ -23,7 +23,6 @@ from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SU
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
-from .preemption_detector import SubscriptionPreemptionDetector
 from .registration.consumer_registrar import ConsumerRegistrar
 
 log = logging.getLogger(__name__)
@@ -133,10 +132,7 @@ class ResubscribePolicy:
         """Within 5 s of another caller's success we would be refused. The jitter keeps two callers from colliding."""
         self.pacing.wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(
-            "subscription to %s is in use, waiting out %g s: %s",
-            self._shard.key,
-            SECONDS_BETWEEN_SUBSCRIPTIONS,
-            error,
+            "subscription to %s is in use, waiting out %g s: %s", self._shard.key, SECONDS_BETWEEN_SUBSCRIPTIONS, error
         )
 
 
@@ -186,3 +182,45 @@ class ResourceNotFoundResolver:
         if not is_listed and not was_consumer_gone:
             raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
         return was_consumer_gone
+
+
+MAX_PREEMPTIONS = 5
+MAX_REFUSALS = 12  # at least 5 s apart, so about a minute; a count is not misled by a suspended process
+
+
+class SubscriptionPreemptionDetector:
+    """Owns two counts for one shard: subscriptions taken over in a row, and subscribe calls refused in a row.
+
+    After a restart a subscription is taken over once or twice, which is normal. A second job with our consumer's name takes over each time.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._preemptions = 0
+        self._refusals = 0
+
+    def on_subscribed(self) -> None:
+        """A subscription was opened."""
+        self._refusals = 0
+
+    def on_other_end(self) -> None:
+        """A subscription ended for another reason."""
+        self._preemptions = 0
+
+    def on_preempted(self, arn: str) -> None:
+        """Another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
+        self._preemptions += 1
+        if self._preemptions >= MAX_PREEMPTIONS:
+            raise ConsumerError(
+                f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
+                f"consumer {arn}; give each job its own flink.stream.efo.consumername"
+            )
+
+    def on_in_use(self, arn: str) -> None:
+        """The service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
+        self._refusals += 1
+        if self._refusals >= MAX_REFUSALS:
+            raise ConsumerError(
+                f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
+                f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
+            )

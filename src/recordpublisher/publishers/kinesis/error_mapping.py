@@ -72,14 +72,7 @@ EXACT: dict[str, type[KinesisError]] = {
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
 NOT_JSON = (msgspec.DecodeError, RecursionError)
 """What decoding a body raises: RecursionError when it is nested too deeply."""
-BROKEN = (
-    *NOT_JSON,
-    FrameError,
-    ResponseParserError,
-    TruncatedStreamError,
-    MalformedResponseError,
-    UnicodeDecodeError,
-)
+BROKEN = (*NOT_JSON, FrameError, ResponseParserError, TruncatedStreamError, MalformedResponseError, UnicodeDecodeError)
 NETWORK = (
     sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
     sdk.IncompleteReadError, EOFError, OSError, StreamLostError,

@@ -34,11 +34,9 @@ class PollingPort(Protocol):
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
         """A shard iterator, valid for five minutes (service limit)."""
-        ...
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
-        ...
 
 
 class Subscription(Protocol):
@@ -46,11 +44,9 @@ class Subscription(Protocol):
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
         """Events in order. Ends cleanly at expiry. Raises the errors of `errors.py`, also for errors inside the stream."""
-        ...
 
     async def close(self) -> None:
         """Close the connection; safe to call twice."""
-        ...
 
 
 class SubscriptionPort(Protocol):
@@ -58,7 +54,6 @@ class SubscriptionPort(Protocol):
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
         """Open a subscription. Raises: ResourceInUseError within 5 s of the last success (service limit)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +70,17 @@ class RegistrationPort(Protocol):
 
     async def stream_arn(self, stream: str) -> str:
         """The ARN of a stream (DescribeStreamSummary). Raises: StreamNotFoundError."""
-        ...
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
         """The consumer, or None when it does not exist."""
-        ...
 
     async def register_consumer(
         self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
     ) -> ConsumerDescription:
         """Register a consumer. Raises: ResourceInUseError when it exists, ThrottledError (LimitExceeded) at the stream's maximum."""
-        ...
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer. Raises: ResourceNotFoundError when it is gone."""
-        ...
 
 
 class ListingPort(Protocol):
@@ -97,11 +88,9 @@ class ListingPort(Protocol):
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
-        ...
 
     async def server_time_ms(self, stream: str) -> int:
         """The service's wall clock, epoch ms, from the Date header of a response (P3)."""
-        ...
 
 
 class PutEntry(
@@ -118,9 +107,7 @@ class PutEntry(
 
 
 class PutResult(
-    msgspec.Struct,
-    gc=False,
-    rename={"shard_id": "ShardId", "error_code": "ErrorCode", "error_message": "ErrorMessage"},
+    msgspec.Struct, gc=False, rename={"shard_id": "ShardId", "error_code": "ErrorCode", "error_message": "ErrorMessage"}
 ):
     """The result for one record: the shard that has it, or the code and message of its error."""
 
@@ -161,19 +148,15 @@ class WritingPort(Protocol):
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
         """Put 1 to 500 records of together at most 10 MiB, keys counted (service limit); single records may fail."""
-        ...
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream still listed, or those after the shard id `after` (paged to the end)."""
-        ...
 
     async def stream_summary(self, stream: str) -> StreamSummary:
         """The largest record and the record distribution of the stream (DescribeStreamSummary)."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 class Transport(Protocol):
@@ -186,16 +169,12 @@ class Transport(Protocol):
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline."""
-        ...
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
         """A call whose body the client has encoded; `parameters` name the stream, as in `call`."""
-        ...
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call whose response stays open; the caller sets the deadline."""
-        ...
 
     async def close(self) -> None:
         """Close every connection; open subscriptions end."""
-        ...

@@ -27,11 +27,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, object],
-        *,
-        service: PollingService | None = None,
-        clock: Clock | None = None,
+        self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
     ) -> None:
         """Read the properties. Raises: ConfigurationError."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)

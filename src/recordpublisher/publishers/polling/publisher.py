@@ -133,10 +133,7 @@ class PollingRecordPublisher(RecordPublisher):
         """Read the next response. Its iterator is discarded: after a cancellation the same records are read again from the position."""
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
-            self._read_once,
-            self._config.get_records,
-            on_retry=self._metrics.count_retry,
-            min_pause=self._pause_seconds,
+            self._read_once, self._config.get_records, on_retry=self._metrics.count_retry, min_pause=self._pause_seconds
         )
         self._responded_at = self._clock.monotonic()
         self._iterator.discard()

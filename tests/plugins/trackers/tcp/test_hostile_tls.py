@@ -7,9 +7,8 @@ import ssl
 import pytest
 
 from recordpublisher.plugins.trackers.tcp import server as server_module
-from recordpublisher.plugins.trackers.tcp.server import TrackerServer
+from recordpublisher.plugins.trackers.tcp.server import TlsHandshake, TrackerServer
 from recordpublisher.plugins.trackers.tcp.tls import server_context
-from recordpublisher.plugins.trackers.tcp.tls_handshake import TlsHandshake
 
 from processes.tracker_clients import TOKEN, RawClient, running_job, wait_until
 from servers.certificates import CertificateAuthority

@@ -27,7 +27,6 @@ class MemberConnection(Protocol):
 
     def send_response(self, response: HeartbeatResponse) -> None:
         """Send a response or a notification; never blocks."""
-        ...
 
 
 @dataclass(slots=True)

@@ -49,7 +49,6 @@ class ClientOfServer(Protocol):
 
     def abort(self) -> None:
         """Close the connection at once."""
-        ...
 
 
 class ConnectionListener(Protocol):
@@ -61,23 +60,18 @@ class ConnectionListener(Protocol):
 
     def now(self) -> float:
         """Milliseconds of the monotonic clock."""
-        ...
 
     def on_connected(self, connection: ClientOfServer) -> None:
         """A connection was made."""
-        ...
 
     def on_authenticated(self, connection: ClientOfServer) -> None:
         """The client has the token."""
-        ...
 
     def on_rejected(self, reason: str) -> None:
         """A client was rejected."""
-        ...
 
     def on_closed(self, connection: ClientOfServer) -> None:
         """A connection was closed."""
-        ...
 
 
 class ServerConnection(asyncio.BufferedProtocol):

@@ -8,12 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from botocore.eventstream import (
-    ChecksumMismatch,
-    EventStreamHeaderParser,
-    InvalidHeadersLength,
-    InvalidPayloadLength,
-)
+from botocore.eventstream import ChecksumMismatch, EventStreamHeaderParser, InvalidHeadersLength, InvalidPayloadLength
 
 from ..error_mapping import MalformedResponseError, TruncatedStreamError
 

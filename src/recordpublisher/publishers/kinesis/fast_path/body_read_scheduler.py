@@ -12,11 +12,9 @@ class BodyRead(Protocol):
 
     def pause(self) -> None:
         """Stop reading; the kernel buffers what comes."""
-        ...
 
     def resume(self) -> None:
         """Read again."""
-        ...
 
 
 class BodyReadScheduler:

@@ -23,7 +23,6 @@ class BodyReader(Protocol):
         `is_last`: no bytes will follow, so all must be consumed. An exception closes the connection and is raised to the caller of the
         request. `data` may be changed during the call, but must be restored.
         """
-        ...
 
 
 class BufferedBody:

@@ -17,11 +17,9 @@ class StreamFlowControl(Protocol):
 
     def acknowledge(self, stream_id: int, length: int) -> None:
         """Allow the server to send `length` more bytes."""
-        ...
 
     def reset(self, stream_id: int) -> None:
         """Cancel a stream that is not read any more."""
-        ...
 
 
 class Http2Stream:

@@ -66,10 +66,7 @@ class ManagementClient(KinesisClient):
     async def split_shard(self, shard: Shard, hash_key: int) -> None:
         """Split a shard in two; the second child begins at the hash key. The stream is UPDATING for some seconds."""
         await self._call(
-            "SplitShard",
-            **self._parameter_of(shard),
-            ShardToSplit=shard.shard_id,
-            NewStartingHashKey=str(hash_key),
+            "SplitShard", **self._parameter_of(shard), ShardToSplit=shard.shard_id, NewStartingHashKey=str(hash_key)
         )
 
     async def merge_shards(self, shard: Shard, adjacent: Shard) -> None:

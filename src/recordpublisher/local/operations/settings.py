@@ -1,0 +1,192 @@
+"""What is stored and shown: settings of a stream, tags, resource policies (without effect), limits and settings of the account."""
+
+from typing import get_args
+
+import msgspec
+
+from ..api_errors import invalid_argument, not_found
+from ..requests import settings as requests
+from ..streams.account import Account
+from ..streams.consumers import Consumer
+from ..streams.stream import Stream
+
+METRICS = tuple(name for name in get_args(requests.ShardMetric) if name != "ALL")
+
+
+def start_encryption(account: Account, request: requests.StartStreamEncryption) -> None:
+    """Name the key of a stream; nothing is encrypted in memory."""
+    if request.encryption_type != "KMS":
+        raise invalid_argument(f"EncryptionType {request.encryption_type} cannot be started: only KMS.")
+    stream = _active(account, request)
+    stream.encryption_key = request.key_id
+
+
+def stop_encryption(account: Account, request: requests.StopStreamEncryption) -> None:
+    """Forget the key of a stream."""
+    stream = _active(account, request)
+    stream.encryption_key = None
+
+
+def enable_monitoring(account: Account, request: requests.EnableEnhancedMonitoring) -> object:
+    """Add metrics of shards; none are collected here."""
+    return _change_monitoring(account, request, adds=True)
+
+
+def disable_monitoring(account: Account, request: requests.DisableEnhancedMonitoring) -> object:
+    """Remove metrics of shards."""
+    return _change_monitoring(account, request, adds=False)
+
+
+def update_max_record_size(account: Account, request: requests.UpdateMaxRecordSize) -> None:
+    """Allow larger or smaller records, from now on."""
+    stream = account.find(arn=request.stream_arn)
+    stream.require_active()
+    stream.max_record_bytes = request.max_record_size * 1024
+
+
+def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> None:
+    """Change the capacity mode: at once, and the shards stay as they are. PROVISIONED ends AUTO record distribution."""
+    mode = request.stream_mode_details.stream_mode
+    stream = account.find(arn=request.stream_arn)
+    _check_warm_throughput(stream, mode, request.warm_throughput)
+    stream.require_active()
+    stream.mode = mode
+    stream.warm_throughput = request.warm_throughput
+    if mode == "PROVISIONED":
+        stream.distribution = "USER_PARTITION_KEY"
+
+
+def update_warm_throughput(account: Account, request: requests.UpdateStreamWarmThroughput) -> object:
+    """Change the warm throughput of an on-demand stream, at once."""
+    stream = account.find(request.stream_name, request.stream_arn)
+    _check_warm_throughput(stream, stream.mode, request.warm_throughput)
+    stream.require_active()
+    stream.warm_throughput = request.warm_throughput
+    return {"StreamARN": stream.arn, "StreamName": stream.name, **describe_warm_throughput(stream)}
+
+
+def describe_warm_throughput(stream: Stream) -> dict[str, object]:
+    """Return the field of a stream's description, none where it is not set."""
+    if stream.warm_throughput is None:
+        return {}
+    return {"WarmThroughput": {"TargetMiBps": stream.warm_throughput, "CurrentMiBps": stream.warm_throughput}}
+
+
+def _active(account: Account, request: requests.ChangeEncryption) -> Stream:
+    stream = account.find(request.stream_name, request.stream_arn)
+    stream.require_active()
+    return stream
+
+
+def _change_monitoring(account: Account, request: requests.ChangeMonitoring, *, adds: bool) -> object:
+    stream = account.find(request.stream_name, request.stream_arn)
+    stream.require_active()
+    before = stream.shard_metrics
+    named = METRICS if "ALL" in request.shard_level_metrics else request.shard_level_metrics
+    stream.shard_metrics = [
+        name for name in METRICS if (name in before or name in named if adds else name in before and name not in named)
+    ]
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "CurrentShardLevelMetrics": before,
+        "DesiredShardLevelMetrics": stream.shard_metrics,
+    }
+
+
+def _check_warm_throughput(stream: Stream, mode: str, wanted: int | None) -> None:
+    if wanted is not None and mode != "ON_DEMAND":
+        raise invalid_argument(f"Stream {stream.name} is {mode}; warm throughput needs ON_DEMAND.")
+
+
+def find_resource(account: Account, arn: str) -> Stream | Consumer:
+    """Return the stream or the consumer of that ARN; raises ResourceNotFoundException."""
+    stream = account.find(arn=arn)
+    return stream if arn == stream.arn else stream.consumers.find(arn=arn)
+
+
+def tag_resource(account: Account, request: requests.TagResource) -> None:
+    """Add tags to a stream or consumer."""
+    find_resource(account, request.resource_arn).tags.add(request.tags)
+
+
+def untag_resource(account: Account, request: requests.UntagResource) -> None:
+    """Remove tags from a stream or consumer."""
+    find_resource(account, request.resource_arn).tags.remove(request.tag_keys)
+
+
+def list_tags_for_resource(account: Account, request: requests.ListTagsForResource) -> object:
+    """List the tags of a stream or consumer."""
+    return {"Tags": find_resource(account, request.resource_arn).tags.describe()}
+
+
+def add_tags_to_stream(account: Account, request: requests.AddTagsToStream) -> None:
+    """Add tags to a stream."""
+    account.find(request.stream_name, request.stream_arn).tags.add(request.tags)
+
+
+def remove_tags_from_stream(account: Account, request: requests.RemoveTagsFromStream) -> None:
+    """Remove tags from a stream."""
+    account.find(request.stream_name, request.stream_arn).tags.remove(request.tag_keys)
+
+
+def list_tags_for_stream(account: Account, request: requests.ListTagsForStream) -> object:
+    """List the tags of a stream by key, page by page."""
+    tags = account.find(request.stream_name, request.stream_arn).tags.describe(request.exclusive_start_tag_key or "")
+    return {"Tags": tags[: request.limit], "HasMoreTags": len(tags) > request.limit}
+
+
+def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -> None:
+    """Store the policy of a stream or consumer."""
+    try:
+        msgspec.json.decode(request.policy, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise invalid_argument(f"The policy is no JSON object: {error}") from error
+    find_resource(account, request.resource_arn).policy = request.policy
+
+
+def get_resource_policy(account: Account, request: requests.GetResourcePolicy) -> object:
+    """Show the policy of a stream or consumer; an empty one when there is none (recorded from AWS by LocalStack's tests, August 2025)."""
+    return {"Policy": find_resource(account, request.resource_arn).policy or "{}"}
+
+
+def delete_resource_policy(account: Account, request: requests.DeleteResourcePolicy) -> None:
+    """Remove the policy of a stream or consumer."""
+    resource = find_resource(account, request.resource_arn)
+    if resource.policy is None:
+        raise not_found(f"No resource policy found for resource ARN {request.resource_arn}.")
+    resource.policy = None
+
+
+SHARD_LIMIT = 20_000
+"""Shards of provisioned streams in the large regions ("Quotas and limits", July 2025). It is shown and not enforced."""
+ON_DEMAND_STREAM_LIMIT = 50
+COMMITMENT_MS = 24 * 3_600_000
+"""A commitment lasts for a day at least."""
+
+
+def describe_limits(account: Account, request: requests.DescribeLimits) -> object:
+    """Show how many shards there are and could be."""
+    streams = account.streams().values()
+    return {
+        "ShardLimit": SHARD_LIMIT,
+        "OpenShardCount": sum(len(stream.open_shards) for stream in streams if stream.mode == "PROVISIONED"),
+        "OnDemandStreamCount": sum(stream.mode == "ON_DEMAND" for stream in streams),
+        "OnDemandStreamCountLimit": ON_DEMAND_STREAM_LIMIT,
+    }
+
+
+def describe_account_settings(account: Account, request: requests.DescribeAccountSettings) -> object:
+    """Show whether the account has committed itself to a minimum of throughput."""
+    if account.committed_ms is None:
+        return {"MinimumThroughputBillingCommitment": {"Status": "DISABLED"}}
+    ends_ms = account.committed_ms + COMMITMENT_MS
+    times = {"StartedAt": account.committed_ms / 1000, "EarliestAllowedEndAt": ends_ms / 1000}
+    return {"MinimumThroughputBillingCommitment": {"Status": "ENABLED", **times}}
+
+
+def update_account_settings(account: Account, request: requests.UpdateAccountSettings) -> object:
+    """Begin or end the commitment; an end before its day is over is not refused here."""
+    is_enabled = request.minimum_throughput_billing_commitment.status == "ENABLED"
+    account.committed_ms = (account.committed_ms or account.clock.now_ms()) if is_enabled else None
+    return describe_account_settings(account, requests.DescribeAccountSettings())
