@@ -34,6 +34,13 @@ LONGEST_LINE = 1_000
 """Characters of an error's line. Messages of SDKs, proxies and databases can have thousands."""
 
 
+def subcommands(text: str) -> typer.Typer:
+    """A group of commands below the main one; `text` is its help."""
+    return typer.Typer(
+        help=text, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+
+
 class CommandGroup(TyperGroup):
     """A group of commands whose errors are lines."""
 

@@ -44,6 +44,7 @@ StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", met
 JobOrStream = Annotated[
     str, typer.Argument(help="A stream's name or ARN, or a job's properties.", metavar="STREAM|JOB.properties")
 ]
+Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
-from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -23,7 +22,7 @@ HISTORY_INTERVAL_SECONDS = 30.0
 
 
 def dashboard(
-    job: Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")],
+    job: Job,
     pairs: Pairs = None,
     port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=65_535, help="Listen on this port; 0 takes a free one.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,24 +13,18 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import run_until_signal
-from ..options import Endpoint, Pairs, Profile, Region, read_properties
+from ..execution import run_until_signal, subcommands
+from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.documents.group_store import GroupStore
     from recordpublisher.plugins.groups.group_status import GroupStatus, ShardStatus
 
-group = typer.Typer(
-    help="Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
-    "Example: recordpublisher group show job.properties -p flink.state.uri=group",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+group = subcommands(
+    "Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
+    "Example: recordpublisher group show job.properties -p flink.state.uri=group"
 )
-Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
 STILL_THERE = 1
 
 

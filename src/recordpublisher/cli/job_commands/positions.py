@@ -14,24 +14,18 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import run_to_end, run_until_signal
-from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
+from ..execution import run_to_end, run_until_signal, subcommands
+from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 
-positions = typer.Typer(
-    help="Show the stored positions of a job; move them from a file, and from and to the KCL.\n\n"
-    "Example: recordpublisher positions show job.properties -p flink.state.uri=state",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+positions = subcommands(
+    "Show the stored positions of a job; move them from a file, and from and to the KCL.\n\n"
+    "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
 )
-Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it nothing is written.")]
 Watch = Annotated[
     float,

@@ -22,12 +22,12 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..execution import arguments_as_options, one_line
 from ..logs.log_options import given_log_options
 from ..logs.run_logs import configure_logging, progress_shown
-from ..options import Endpoint, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
 
 
 def run(
     context: typer.Context,
-    job: Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")],
+    job: Job,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,

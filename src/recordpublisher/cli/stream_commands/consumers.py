@@ -11,6 +11,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
 
+from ..execution import subcommands
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import echo, json_text, table
 from ..service_calls import ask_service, call_service
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
     from recordpublisher.publishers.kinesis.ports import ConsumerDescription
 
-consumers = typer.Typer(
-    help="List, register and deregister the consumers of enhanced fan-out.\n\nExample: recordpublisher consumers list orders",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
+consumers = subcommands(
+    "List, register and deregister the consumers of enhanced fan-out.\n\nExample: recordpublisher consumers list orders"
 )
 Name = Annotated[str, typer.Argument(help="The consumer's name.", metavar="NAME")]
 

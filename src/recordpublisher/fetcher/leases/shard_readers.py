@@ -26,15 +26,12 @@ class ShardReaders(Protocol):
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Read a shard from this state on. `is_taken_over`: another worker has had it, and the shard was not idle there."""
-        ...
 
     async def stop(self, shards: Collection[str]) -> None:
         """Read these shards no more, and drop what is unread. Returns when the write that was going on has ended (E5)."""
-        ...
 
     def drop(self, shards: Collection[str]) -> None:
         """Forget these shards: another worker has them. What is not committed is dropped (E1)."""
-        ...
 
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[ReadPositions]:
         """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
@@ -42,17 +39,13 @@ class ShardReaders(Protocol):
         `may_be_partial`: the sink need not wait for everything: the positions may be older ones, of the same lease.
         With a sink that keeps positions nothing is flushed, and nothing is written while the block runs: the block commits.
         """
-        ...
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
         """With what each shard counts that was begun and not dropped: the watermark of its next queued record, or its last one (W1)."""
-        ...
 
     @property
     def is_held(self) -> bool:
         """Whether a shard waits for the watermark of the group to rise."""
-        ...
 
     def loads(self) -> Mapping[str, float]:
         """Bytes per second of each shard that was read for long enough to tell (E6)."""
-        ...

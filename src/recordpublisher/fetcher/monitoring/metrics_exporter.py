@@ -38,11 +38,9 @@ class MetricsSource(Protocol):
 
     async def metrics(self) -> list[SubtaskMetrics]:
         """The metrics now, without subtasks that do not respond."""
-        ...
 
     async def health(self) -> list[SubtaskHealth]:
         """The health of every subtask now."""
-        ...
 
 
 class MetricsExporter(ABC):

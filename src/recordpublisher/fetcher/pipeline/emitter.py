@@ -30,7 +30,6 @@ class WriteGate(Protocol):
 
     def may_write_now(self) -> bool:
         """Whether the sink may be written to at this moment."""
-        ...
 
 
 class AlwaysOpenGate:

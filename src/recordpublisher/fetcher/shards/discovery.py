@@ -24,7 +24,6 @@ class ShardLister(Protocol):
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard still listed."""
-        ...
 
 
 class ShardDiscovery:

@@ -23,11 +23,9 @@ class RunningTime(Protocol):
     @property
     def running_seconds(self) -> float:
         """The total time in which it was not suspended."""
-        ...
 
     def check(self) -> None:
         """Detect a suspension now."""
-        ...
 
 
 class Alignment:

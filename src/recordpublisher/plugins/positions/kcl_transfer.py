@@ -39,15 +39,12 @@ class LeaseTable(Protocol):
 
     async def read(self) -> list[KclLease] | None:
         """Every lease; None when there is no table."""
-        ...
 
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
         """Put a lease in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
-        ...
 
     async def create(self) -> None:
         """Create the table."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ class PatientCalls(Protocol):
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
         """The result of the call of that name, which begins with the first request. Raises: TimeoutError while it runs; its error."""
-        ...
 
 
 class BackgroundCall:

@@ -44,7 +44,6 @@ class RunCoroutine(Protocol):
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of the coroutine."""
-        ...
 
 
 class ReadClaimStore:

@@ -93,12 +93,7 @@ class ListingPort(Protocol):
         """The service's wall clock, epoch ms, from the Date header of a response (P3)."""
 
 
-class PutEntry(
-    msgspec.Struct,
-    gc=False,
-    omit_defaults=True,
-    rename={"data": "Data", "partition_key": "PartitionKey", "explicit_hash_key": "ExplicitHashKey"},
-):
+class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
     """One Kinesis record to put, as it is sent. An explicit hash key is a decimal number."""
 
     data: bytes
@@ -106,9 +101,7 @@ class PutEntry(
     explicit_hash_key: str | None = None
 
 
-class PutResult(
-    msgspec.Struct, gc=False, rename={"shard_id": "ShardId", "error_code": "ErrorCode", "error_message": "ErrorMessage"}
-):
+class PutResult(msgspec.Struct, gc=False, rename="pascal"):
     """The result for one record: the shard that has it, or the code and message of its error."""
 
     shard_id: str | None = None

@@ -29,11 +29,9 @@ class SealableDocument(Protocol):
     @property
     def is_sealed(self) -> bool:
         """Whether it will never be written again."""
-        ...
 
     def to_bytes(self) -> bytes:
         """As it is stored."""
-        ...
 
 
 D = TypeVar("D", bound=SealableDocument)

@@ -29,15 +29,12 @@ class BatchPlanningPort(Protocol):
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard."""
-        ...
 
     def server_time_ms(self, stream: str) -> int:
         """The service's time, epoch ms."""
-        ...
 
     def oldest_retained_ms(self, stream: str) -> int | None:
         """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

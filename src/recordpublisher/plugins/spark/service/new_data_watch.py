@@ -37,7 +37,6 @@ class Background(Protocol):
 
     def start(self, work: Coroutine[Any, Any, Any]) -> object:
         """Run it, without waiting."""
-        ...
 
 
 class NewDataWatch:

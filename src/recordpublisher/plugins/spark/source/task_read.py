@@ -91,7 +91,6 @@ class ReadShards(Protocol):
         is_replay: bool = False,
     ) -> BoundedResult:
         """The position of each shard afterwards."""
-        ...
 
 
 def shard_reader(options: SparkOptions, consumer_arns: Mapping[str, str]) -> ReadShards:
