@@ -59,6 +59,7 @@ SERVICE_COMMANDS = (
 
 
 JOB = "flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n"
+JOB_WITH_STATE = "flink.streams=orders\nflink.sink=memory\nflink.state.uri=state\n"
 
 
 async def _store_a_state(folder):
@@ -80,7 +81,7 @@ def results(tmp_path_factory):
     """Exit code, stdout and stderr of each example. One process runs them all: most of its time it would load the SDK."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
-    (folder / "job.properties").write_text(JOB)
+    (folder / "job.properties").write_text(JOB_WITH_STATE)
     asyncio.run(_store_a_state(folder / "state"))
     asyncio.run(_store_a_group(folder / "group"))
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))

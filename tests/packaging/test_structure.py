@@ -53,6 +53,7 @@ def test_every_folder_of_the_package_says_what_is_inside():
 TOPICS = {
     "publishers/kinesis/tls": "connections over TLS, of every transport",
     "plugins/sinks/kinesis/in_a_job": "the sink in whole jobs",
+    "fetcher/pipeline/memory": "bytes in flight: of queues, reads and lost shards",
     "plugins/spark/jobs": "whole Spark jobs",
     "local/foreign": "the endpoint beside other Kinesis servers",
 }

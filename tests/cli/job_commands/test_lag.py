@@ -123,7 +123,7 @@ WRONG = [
         2,
         "property 'flink.state.uri' has the value '/nowhere/at/all'; it does not exist",
     ),
-    (("--state", "pigeon://x"), 2, "no state store of that name is installed"),
+    (("--state", "pigeon://x"), 2, "flink.state.uri' has the value 'pigeon://x'"),
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
     (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' has the value True; valid: without --watch"),
     (("--watch", "--json"), 2, "option '--json' has the value True; valid: without --watch"),

@@ -66,5 +66,5 @@ def test_the_certificate_has_the_names_of_the_host(endpoint):
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigurationError, match=r"recordpublisher\[local\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install .*\[local\]"):
         LocalKinesis(tls=True)

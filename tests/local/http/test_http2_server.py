@@ -45,7 +45,7 @@ def test_a_taken_port_is_an_error(serve):
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypercorn", None)
-    with pytest.raises(ConfigurationError, match=r"recordpublisher\[local\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install .*\[local\]"):
         LocalKinesis(http2=True)
 
 

@@ -86,5 +86,5 @@ def test_a_definition_that_cannot_be_compiled_names_the_reason(definition, messa
 def test_without_the_extra_the_job_ends_and_names_it(monkeypatch):
     monkeypatch.setattr(glue_protobuf, "find_spec", lambda name: None)
 
-    with pytest.raises(rp.ConfigurationError, match=r"recordpublisher\[glue\]"):
+    with pytest.raises(rp.ConfigurationError, match=r"pip install .*\[glue\]"):
         message_decoder(ORDERS)

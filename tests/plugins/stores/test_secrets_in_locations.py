@@ -23,7 +23,7 @@ PROPERTIES = Properties({"aws.region": "eu-west-1"})
 )
 def test_credentials_where_they_do_not_belong_are_refused_and_not_shown(location):
     with pytest.raises(ConfigurationError) as raised:
-        conditional_store_of(location, "flink.state.uri", PROPERTIES, job="j")
+        conditional_store_of(location, "flink.state.uri", PROPERTIES)
 
     assert "SECRET" not in f"{raised.value!r} {raised.value} {raised.value.__cause__}"
 

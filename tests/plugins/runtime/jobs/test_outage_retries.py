@@ -1,6 +1,6 @@
 """How long `recordpublisher run` retries the calls that read."""
 
-from recordpublisher.plugins.runtime.jobs.outage_retries import with_outage_retries
+from recordpublisher.plugins.runtime.jobs.outage_retries import outlasted_minutes, with_outage_retries
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SUBSCRIBE_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -24,9 +24,6 @@ def test_retries_that_the_job_sets_stay_as_they_are():
     assert mean_seconds(SUBSCRIBE_RETRIES, properties) < 20
 
 
-def test_what_was_set_for_the_job_is_logged(caplog):
-    caplog.set_level("INFO")
-
-    with_outage_retries(Properties({}))
-
-    assert "flink.shard.getrecords.maxretries=200" in caplog.text
+def test_a_job_can_say_for_how_long_an_outage_is_outlasted():
+    assert 10 < outlasted_minutes(with_outage_retries(Properties({}))) < 20
+    assert outlasted_minutes(Properties({})) < 0.1

@@ -237,7 +237,7 @@ async def test_an_unreachable_server_is_transient():
 @pytest.mark.parametrize("protocol", ["HTTP2", "http2"])
 def test_the_error_without_the_extra_names_it(monkeypatch, protocol):
     monkeypatch.setitem(__import__("sys").modules, "recordpublisher.publishers.kinesis.http2.http2_sender", None)
-    with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*recordpublisher\[http2\]"):
+    with pytest.raises(ConfigurationError, match=r"aws.http.protocol.version.*pip install .*\[http2\]"):
         KinesisClient(Properties({**ACCESS, "aws.http.protocol.version": protocol, "aws.region": "eu-west-1"}))
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
-from recordpublisher.publishers.properties.groups.retries import READ_RETRIES
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-
-log = logging.getLogger("recordpublisher.run")
 
 MAX_RETRIES = 200
 MAX_BACKOFF_MS = 10_000
@@ -24,8 +20,9 @@ def with_outage_retries(properties: Properties) -> Properties:
         own = (retries.max_retries, retries.base, retries.maximum, retries.exponent)
         if not any(properties.is_set(declared) for declared in own):
             more |= {retries.max_retries.key: MAX_RETRIES, retries.maximum.key: MAX_BACKOFF_MS}
-    if more:
-        log.info(
-            "reads are retried for about 15 minutes in an outage: %s", ", ".join(f"{k}={v}" for k, v in more.items())
-        )
     return properties.merged(more)
+
+
+def outlasted_minutes(properties: Properties) -> float:
+    """For how long GetRecords is retried in an outage, on average."""
+    return GETRECORDS_RETRIES.policy(properties).longest_seconds(0) / 2 / 60

@@ -18,6 +18,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..data_fetcher import DataFetcher
 from ..stream_names import streams_argument
+from .outage_retries import outlasted_minutes
 from .termination import call_on_eof, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
@@ -70,6 +71,7 @@ async def run_subtask(
             return
         await opening
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
+        log.info("an outage of the service is outlasted for about %.0f minutes", outlasted_minutes(properties))
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()

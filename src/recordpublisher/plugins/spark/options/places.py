@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import choice, text
-
-from ...stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 
 _GROUP = "Spark"
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"

@@ -23,8 +23,7 @@ from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
 from .run import QueryRun, begin_run, check_location, dropped_streams, list_streams
 from .task_read import TaskPlan
-from .tasks import task_plans
-from .unanswered_reads import UnansweredReads
+from .tasks import UnansweredReads, task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 

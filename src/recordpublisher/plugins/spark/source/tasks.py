@@ -1,13 +1,15 @@
-"""The tasks of a batch: the shards, bounds and publisher of each."""
+"""The tasks of a batch: the shards, bounds and publisher of each; and when to plan again after tasks whose reads got no answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.clock import Clock
 
 from ..options.spark_options import SparkOptions
-from .batch_claims import batch_id
+from ..outages import OutageWatch
+from .batch_claims import BatchClaims, batch_id
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .retention import accepts_data_loss
 from .task_read import TaskPlan
@@ -79,3 +81,35 @@ def window_factor(group: list[ShardOffset]) -> int:
     With windows of constant length it would never reach the next one. The same holds for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
+
+
+NO_RESPONSE = "no response to any read, however long it was waited for"
+
+
+class UnansweredReads:
+    """Owns when the next batch may try again, and tells the watch of outages which shards fail.
+
+    A shard fails if its whole read got no response and its last call failed. While others are read, batches follow each other as usual.
+    """
+
+    def __init__(self, outages: OutageWatch, clock: Clock) -> None:
+        self._outages = outages
+        self._clock = clock
+        self._noted_plan = ""
+        self.retry_at_ms = 0
+
+    def note(self, offset: BatchOffset, claims: BatchClaims) -> None:
+        """Note how the reads of an offset's batch ended; once for each batch. Raises: OutageError."""
+        if offset.plan == self._noted_plan:
+            return
+        self._noted_plan, pauses = offset.plan, []
+        has_response = any(read.had_response for read in claims.shards.values())
+        for key, read in claims.shards.items():
+            is_silent = not has_response and offset.shards[key].empty_windows >= MAX_DOUBLINGS
+            failure = read.seen.failure or (NO_RESPONSE if is_silent else None)
+            if read.had_response:
+                self._outages.on_success(key)
+            elif failure is not None:
+                pauses.append(self._outages.on_failure(f"{key}: {failure}", key))
+        pause = max(pauses, default=0.0) if not has_response else 0.0
+        self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
