@@ -37,7 +37,7 @@ const COLUMNS = [
   ["idle", "Idle", (s) => s.isIdle, (s) => yesNo(s.isIdle)],
   ["held", "Held", (s) => s.isHeld, (s) => yesNo(s.isHeld)],
   ["loss", "Lost in", (s) => s.lossMs, (s) => duration(s.lossMs)],
-  ["alarm", "Alarm", (s) => !!s.alarm, (s) => yesNo(!!s.alarm)],
+  ["alarm", "Alarm", (s) => !!s.alarm, (s) => s.alarm ? "yes" : "-"],
 ];
 const isOneStream = () => new Set(snapshot.shards.map((s) => s.stream)).size < 2;
 
