@@ -64,9 +64,8 @@ def test_c2_an_unknown_stream_ends_the_query_with_its_name(spark, kinesis, tmp_p
     assert "Traceback" not in str(raised.value)
 
 
-def test_c2_a_metadata_location_that_cannot_hold_claims_ends_the_query(spark, kinesis, tmp_path):
+def test_c2_a_metadata_location_that_cannot_hold_claims_is_refused_when_the_stream_is_loaded(spark, kinesis, tmp_path):
     stream = kinesis("no-claims")
     (tmp_path / "file").write_text("in the way")
-    query = to_parquet(stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims"), tmp_path)
-    with pytest.raises(Exception, match=r"metadataLocation.*claims cannot be stored there"):
-        query.awaitTermination(WAIT_SECONDS)
+    with pytest.raises(Exception, match=r"metadataLocation.*is no folder; valid: a folder"):
+        stream.load(spark, tmp_path, metadataLocation=tmp_path / "file" / "claims")
