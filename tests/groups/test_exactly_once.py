@@ -31,9 +31,8 @@ def owners(properties):
     """How many workers have shards."""
 
     async def read():
-        store = conditional_store_of(
-            properties["flink.state.uri"], "flink.state.uri", Properties(properties), job="orders"
-        )
+        job = Properties({**properties, "flink.job.name": "orders"})
+        store = conditional_store_of(properties["flink.state.uri"], "flink.state.uri", job)
         try:
             table = await GroupStore(store, 30).read_table()
             return 0 if table is None else len(table.document.owners)
