@@ -3,6 +3,7 @@
 import functools
 import gc
 import importlib
+import logging
 import os
 import re
 import shutil
@@ -107,6 +108,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.fixture(autouse=True)
+def log_settings_of_each_test() -> Generator[None]:
+    """A command that ran in this process has set the level and the handlers of the log: the next test has what there was."""
+    logger = logging.getLogger("recordpublisher")
+    level, handlers, propagate = logger.level, list(logger.handlers), logger.propagate
+    yield
+    logger.setLevel(level)
+    logger.handlers, logger.propagate = handlers, propagate
 
 
 @pytest.hookimpl(trylast=True)

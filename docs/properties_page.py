@@ -42,7 +42,10 @@ def page() -> str:
         grouped(all_properties()).items(),
         key=lambda group: (group[0] not in ORDER, [*ORDER, group[0]].index(group[0])),
     )
-    tables = [f"## {group}\n\n{(_retries if group == 'Retries' else _table)(members)}" for group, members in groups]
+    tables = [
+        f"## {group}\n\n{(_retries if group == 'Retries' else _table)(sorted(members, key=lambda one: one.spelling))}"
+        for group, members in groups
+    ]
     return "\n".join([INTRODUCTION, *tables])
 
 

@@ -16,8 +16,7 @@ from ..errors import (
     RetriesExhaustedError,
     TransientError,
 )
-from ..kinesis.listing import is_shard_listed
-from ..kinesis.ports import ListingPort
+from ..kinesis.ports import ListingPort, is_shard_listed
 from ..retry import RetryPolicy, call_with_retries
 from ..service_limits import SECONDS_BETWEEN_SUBSCRIBE_CALLS, SECONDS_BETWEEN_SUBSCRIPTIONS
 from ..shard_metrics import ShardMetrics

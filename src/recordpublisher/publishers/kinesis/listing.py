@@ -1,4 +1,4 @@
-"""Listing streams and shards page by page, looking up one shard, and parsing the listed shards."""
+"""Listing streams and shards page by page, and parsing the listed shards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
-from ..shards import HashRange, Shard, is_listing_older_than
+from ..shards import HashRange, Shard
 from .codec.identifiers import check_shard_ids
 from .error_mapping import reject_malformed
-from .ports import ListingPort, Transport
+from .ports import Transport
 
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
@@ -93,11 +93,3 @@ def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
         return parse_server_time_ms(response)
     except (FatalKinesisError, KeyError):
         return None
-
-
-async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
-    """Whether the stream still lists a shard. Raises: TransientError when the listing is older than the shard; what the port raises."""
-    listed = await listing.list_shards(shard.stream_arn or shard.stream)
-    if is_listing_older_than(shard, listed):
-        raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
-    return any(one.shard_id == shard.shard_id for one in listed)

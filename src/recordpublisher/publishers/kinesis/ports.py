@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..errors import TransientError
 from ..positions import StartingPosition
 from ..records import UserRecord
-from ..shards import Shard
+from ..shards import Shard, is_listing_older_than
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +172,11 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close every connection; open subscriptions end."""
+
+
+async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
+    """Whether the stream still lists a shard. Raises: TransientError when the listing is older than the shard; what the port raises."""
+    listed = await listing.list_shards(shard.stream_arn or shard.stream)
+    if is_listing_older_than(shard, listed):
+        raise TransientError("ListShards", "NotListedYet", f"{shard.key} is not found and not listed yet")
+    return any(one.shard_id == shard.shard_id for one in listed)

@@ -6,8 +6,7 @@ import functools
 
 from ..clock import Clock
 from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, ResourceNotFoundError, TransientError
-from ..kinesis.listing import is_shard_listed
-from ..kinesis.ports import ListingPort, PollingPort
+from ..kinesis.ports import ListingPort, PollingPort, is_shard_listed
 from ..positions import StartingPosition
 from ..retry import RetryPolicy, call_with_retries
 from ..shard_metrics import ShardMetrics
