@@ -7,7 +7,7 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints import restore
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry
-from recordpublisher.publishers.kinesis import error_mapping, listing
+from recordpublisher.publishers.kinesis import error_mapping, ports
 from recordpublisher.publishers.kinesis.codec import event_stream
 from recordpublisher.publishers.polling import publisher as polling_publisher
 from recordpublisher.publishers.polling import rate_control, shard_iterator
@@ -61,7 +61,7 @@ def a_shard_that_is_not_found_is_investigated() -> Patches:
 
 
 def a_listing_older_than_the_shard_is_not_trusted() -> Patches:
-    modules = (listing, restore, shard_table)
+    modules = (ports, restore, shard_table)
     return [replace_attribute(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
 
 

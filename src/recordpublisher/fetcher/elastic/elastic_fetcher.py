@@ -160,7 +160,6 @@ class ElasticFetcher(SubtaskFetcher):
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
             log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
-            await self._lives.end_life()
 
     async def _checkpoint(self, *, may_be_partial: bool) -> None:
         with self._snapshotter.times.measured():

@@ -85,9 +85,19 @@ class WorkerLives:
         self._task = start_task(self._run())
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted, or is done with. Raises: FencedError, StateError, errors of the sink."""
-        if self._current.worker is not None:
-            await self._current.worker.checkpoint(may_be_partial=may_be_partial)
+        """Store how far each shard was emitted, or is done with.
+
+        Raises: FencedError, StateError, errors of the sink. A worker that is fenced can store nothing more: it is replaced, as when it is
+        silent, and what it had not stored is read again.
+        """
+        worker = self._current.worker
+        if worker is None:
+            return
+        try:
+            await worker.checkpoint(may_be_partial=may_be_partial)
+        except FencedError:
+            await worker.seal()  # and not the current one: this one may have been replaced meanwhile
+            raise
 
     async def announce(self) -> None:
         """Say that this process will leave, and return when the others must have seen it; at once if there are none (E5)."""
@@ -120,11 +130,6 @@ class WorkerLives:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-
-    async def end_life(self) -> None:
-        """Let the worker be replaced, as others would when it is silent: what it can store no more is read again."""
-        if self._current.worker is not None:
-            await self._current.worker.seal()
 
     async def seal(self) -> None:
         """End the worker without a last checkpoint. The others take its shards at once."""
