@@ -57,7 +57,7 @@ def test_two_dozen_seeds_over_real_sockets():
 )
 def test_a_removed_rule_makes_a_seed_fail(rule: str):
     """A part of `make mutation`."""
-    assert seeds_until_failure(rule, 100)
+    assert seeds_until_failure(rule, 200)
 
 
 @pytest.mark.faults
