@@ -133,7 +133,7 @@ class ShardLifecycle(ShardListener):
         started = self.readers.start_ready()
         self.ended_parents.update()
         self.ended_parents.on_readers_started(started)
-        is_bounded_and_closed = self._run.has_shard_bounds and not any(entry.is_open for entry in self.table)
+        is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self.table)
         if is_bounded_and_closed or self.table.is_exhausted:
             self._completion.complete(EndReason.ALL_ENDED)
 

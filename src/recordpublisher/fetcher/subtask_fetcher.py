@@ -40,6 +40,7 @@ class SubtaskFetcher:
     def __init__(self, dependencies: FetcherDependencies, current: CurrentWorker | None = None) -> None:
         """`current`: the worker of this process (ELASTIC)."""
         self._dependencies = dependencies
+        self._has_leases = current is not None
         self._completion = RunCompletion()
         self._checkpoint_scheduler = CheckpointScheduler(
             dependencies.settings.checkpoint_interval_ms, self._take_periodic_checkpoint
@@ -95,7 +96,7 @@ class SubtaskFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
-        run = TerminationCondition(bounds)
+        run = TerminationCondition(bounds, has_leases=self._has_leases)
         self._start_run(run)
         emitted_before = {entry.key: (entry.emission.records, entry.emission.payload_bytes) for entry in self._table}
         start_task, dependencies = self._completion.start_task, self._dependencies

@@ -16,8 +16,10 @@ from .bounds import Bounds, EndReason
 class TerminationCondition:
     """Owns how much a run has emitted, and which of its shards have reached their bounds."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
+        """`has_leases`: shards come with leases, so there are none at first, and children follow their parent only later (E7)."""
         self._bounds = bounds
+        self._has_leases = has_leases
         self._started: set[str] = set()
         self._done: set[str] = set()
         self._per_shard: dict[str, int] = {}
@@ -85,6 +87,11 @@ class TerminationCondition:
             return self._shard_reason()
         return None
 
+    @property
+    def ends_without_open_shards(self) -> bool:
+        """Whether the run is over when this subtask has no open shard."""
+        return self.has_shard_bounds and not self._has_leases
+
     def is_past_event_time(self, entry: ShardEntry) -> bool:
         """Whether a shard's next record is above the event-time bound."""
         until, watermark = self._bounds.until_event_time, entry.next_watermark
@@ -99,7 +106,9 @@ class TerminationCondition:
         return max(1, max_bytes * len(head) // (max(1, len(self._started)) * max(1, head.raw_bytes)))
 
     def _is_done(self, entry: ShardEntry) -> bool:
-        if entry.stage is ShardStage.ENDED or not self.may_emit(entry) or self.is_past_event_time(entry):
+        if entry.stage is ShardStage.ENDED:
+            return not (self._has_leases and entry.reading.children)
+        if not self.may_emit(entry) or self.is_past_event_time(entry):
             return True
         return self._has_reached_tip(entry) and not entry.reading.queue and not entry.emission.is_writing
 
