@@ -13,6 +13,7 @@ from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
+from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
@@ -273,3 +274,28 @@ def test_bad_records_are_written_before_the_records_behind_them_and_move_the_pos
     calls, one = run_virtual(job())
     assert calls == [("poisoned", 2), ("write", 1), ("poisoned", 1)]
     assert not one.emission.is_writing
+
+
+def test_a_batch_that_waits_for_a_flush_holds_the_watermark_while_more_is_read():  # W1, W13
+    async def story():
+        scene = Scene()
+        one = scene.queue(watermarked(1, 2))
+        async with scene.emitter.between_writes():  # a flush that takes long
+            running = asyncio.create_task(scene.run_for(3))
+            await asyncio.sleep(1)
+            one.on_read(watermarked(50, first=2), ReadMoment(0, 0, 0, 0), -1)
+            reported = scene.alignment.report()
+        await running
+        return reported, scene.alignment.report()
+
+    assert run_virtual(story()) == (1, 50)
+
+
+def test_a_shard_is_not_idle_while_its_last_batch_waits_to_be_written():  # W3, W4
+    one = entry()
+    one.reading.queue.push(watermarked(1))
+    one.take(1)
+    one.reading.is_idle = True
+    assert one.is_active
+    one.advance(watermarked(1), 0, 0)
+    assert not one.is_active

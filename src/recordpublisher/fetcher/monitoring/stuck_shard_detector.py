@@ -121,7 +121,7 @@ def observe_own_shard(
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
     if entry.stage is ShardStage.ENDED or (entry.reading.needs_no_more and not entry.reading.queue):
         return False
-    if entry.reading.queue.records or entry.emission.is_writing:
+    if entry.has_unwritten:
         return True
     if entry.reading.last_read_ms is None or now_ms - entry.reading.last_read_ms > fresh_ms:
         return None

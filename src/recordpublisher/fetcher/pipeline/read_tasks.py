@@ -88,8 +88,8 @@ class ReadTasks:
         await asyncio.gather(*self._tasks.values(), *self._abandoned, return_exceptions=True)
         self._tasks.clear()
         for entry in self._table:
-            self._intake.drop(entry)
             entry.end_run()
+            self._intake.drop(entry)
 
     def _started(self, entry: ShardEntry) -> list[ShardEntry]:
         """Start the reader, unless the run needs no more of the shard, or it was stopped."""

@@ -19,6 +19,8 @@ class ShardEmission:
         self.state = state
         self._taken_over_below = taken_over_below
         self.is_writing = False
+        self.writing_from: int | None = None
+        """The watermark of the first record that was taken and is not written (epoch ms)."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
         self.late_after_idle = self.late_after_takeover = 0
@@ -28,9 +30,9 @@ class ShardEmission:
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
-    def begin_write(self) -> None:
-        """Something was taken from the queue to be written. What is not written then is read again, in a later run."""
-        self.is_writing = True
+    def begin_write(self, first_watermark: int | None) -> None:
+        """Records from this watermark on were taken to be written. What is not written then is read again, in a later run."""
+        self.is_writing, self.writing_from = True, first_watermark
 
     def reset(self) -> None:
         """The run is over, and no write goes on."""

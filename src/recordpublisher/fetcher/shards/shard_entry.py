@@ -122,10 +122,10 @@ class ShardEntry:
     def take(self, count: int) -> tuple[RecordBatch, int]:
         """Take records to write, and the bytes that this freed (Emitter): `pop` of the queue.
 
-        Until `advance` they count as being written: a shard does not end before its last record was (S2), nor if that could not be written.
-        Gives no notice: alignment would see the record behind the batch in its place, before that is written.
+        Until `advance` they count as being written, also while they wait for a flush: a shard does not end before its last record was
+        written (S2), and watermarks wait for it (W1). Gives no notice: alignment would let the record behind the batch emit next.
         """
-        self.emission.begin_write()
+        self.emission.begin_write(self.next_watermark)
         return self.reading.queue.pop(count)
 
     def advance(self, batch: RecordBatch, late: int, now_ms: int) -> None:
@@ -197,13 +197,18 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They do while it is open, unless it is excluded, or idle with an empty queue (W4). They also do after its end until its children
+        They do while it is open, unless it is excluded, or idle with everything written (W4). They also do after its end until its children
         have readers (W5).
         """
         if self.status.awaits_children:
             return True
         is_counted = self.is_open and not self.status.is_excluded
-        return is_active(is_counted, self.reading.is_idle, self.reading.queue.records > 0)
+        return is_active(is_counted, self.reading.is_idle, self.has_unwritten)
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether records are queued, or were taken from the queue and are not written."""
+        return self.reading.queue.records > 0 or self.emission.is_writing
 
     @property
     def next_watermark(self) -> int | None:
@@ -212,8 +217,9 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global one (W1)."""
-        return shard_watermark(self.next_watermark, self.state.watermark)
+        """The watermark with which it counts for the global one: of its first record that is not written, or of its last one (W1)."""
+        first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
+        return shard_watermark(first_unwritten, self.state.watermark)
 
     # ----------------------------------------------------------------------------------------------------------------------------
 

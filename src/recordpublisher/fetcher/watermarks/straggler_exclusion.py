@@ -52,8 +52,8 @@ def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) ->
 
 
 def watermark_of(entry: ShardEntry) -> int | None:
-    """The watermark of a shard's next queued record, or else of its last one; None when the shard is idle or not open."""
-    if not entry.is_open or (entry.reading.is_idle and not entry.reading.queue.records):
+    """The watermark of a shard's next unwritten record, or else of its last one; None when the shard is idle or not open."""
+    if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
 
