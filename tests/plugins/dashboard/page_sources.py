@@ -29,7 +29,9 @@ def shard(number, **values):
         "is_idle": False,
         "is_held": False,
         "loss_ms": 24 * HOUR_MS - number * 37 % 400,
-        "alarm": None,
+        "skipped_records": 0,
+        "dead_letters": 0,
+        "has_alarm": False,
         **values,
     }
     return ShardSnapshot(stream="orders", shard=f"shardId-{number:012}", **values)
@@ -39,7 +41,7 @@ def job(count, **changes):
     """A job whose shard 7 lags; others are held, idle or not read yet."""
     shards = [shard(number) for number in range(count)]
     if count > 20:
-        shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, alarm="it is unread")
+        shards[7] = shard(7, lag_ms=312_000, records_per_second=31.5, loss_ms=3 * HOUR_MS, has_alarm=True)
         shards[11] = shard(11, records_per_second=0.0, bytes_per_second=0.0, is_idle=True, watermark=None)
         shards[15:21] = [shard(number, is_held=True, watermark=NOW_MS - 192_000) for number in range(15, 21)]
     subtasks = [SubtaskSnapshot(number, True, [], 2_400 + 1_700 * number) for number in range(3)]
@@ -77,12 +79,12 @@ def resharded_job():
         )
         for number in (0, 1, 2, 3, 4, 5, 7, 10, 11, 12, 13, 14)
     }
-    lagging = {"lag_ms": 312_000, "records_per_second": 31.5, "loss_ms": 3 * HOUR_MS, "alarm": "it is unread"}
+    lagging = {"lag_ms": 312_000, "records_per_second": 31.5, "loss_ms": 3 * HOUR_MS, "has_alarm": True}
     shards[7] = msgspec.structs.replace(shards[7], **lagging)
     shards[1] = msgspec.structs.replace(shards[1], records_per_second=0.0, bytes_per_second=0.0, is_idle=True)
     for number in (12, 13, 14):
         shards[number] = msgspec.structs.replace(shards[number], is_held=True, watermark=NOW_MS - 192_000)
-    return job(0, shards=[*shards.values()], alignment=ALIGNMENT.replace("6 of 24", "3 of 8"))
+    return job(0, job="orders-to-lake", shards=[*shards.values()], alignment=ALIGNMENT.replace("6 of 24", "3 of 8"))
 
 
 class BusySource(Source):
@@ -100,7 +102,7 @@ class BusySource(Source):
                 each,
                 records_per_second=each.records_per_second * share,
                 bytes_per_second=each.bytes_per_second * share,
-                lag_ms=lag_ms if each.alarm else each.lag_ms,
+                lag_ms=lag_ms if each.has_alarm else each.lag_ms,
                 watermark=each.watermark + risen_ms,
             )
             for each in found.shards

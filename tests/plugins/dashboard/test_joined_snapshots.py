@@ -34,3 +34,8 @@ async def test_a_subtask_of_several_streams_is_shown_once_with_its_newest_checkp
 
 async def test_without_positions_no_subtask_is_known():
     assert (await joined(of_stream("orders"))).subtasks is None
+
+
+async def test_the_job_has_its_name():
+    source = Source(of_stream("orders"))
+    assert (await JoinedSnapshots([source], StoppedClock(100.0), 5, "orders-to-lake").snapshot()).job == "orders-to-lake"

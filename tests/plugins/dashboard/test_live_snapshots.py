@@ -43,8 +43,17 @@ async def test_a_shard_has_what_its_metrics_say(clock):
     (shard,) = snapshot.shards
     assert (shard.stream, shard.shard, shard.subtask, shard.stage) == ("s", "a", 3, "READING")
     assert (shard.watermark, shard.lag_ms, shard.loss_ms) == (7, 40, 9)
-    assert (shard.is_idle, shard.is_held, shard.alarm) == (True, False, None)
+    assert (shard.is_idle, shard.is_held, shard.has_alarm, shard.alarm) == (True, False, False, None)
     assert snapshot.time_ms == 100_000
+
+
+async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
+    given = FetchersHere([MeasuredFetcher(0, metrics(skippedRecords=2, deadLetters=1, alarm=True))])
+    snapshot = await LiveSnapshots(given, clock, 60_000, "orders-to-lake").snapshot()
+
+    assert snapshot.job == "orders-to-lake"
+    assert (snapshot.shards[0].skipped_records, snapshot.shards[0].dead_letters) == (2, 1)
+    assert snapshot.shards[0].has_alarm is True
 
 
 @pytest.mark.parametrize(("metric", "parents"), [("p", ["p"]), ("p q", ["p", "q"]), (None, [])])

@@ -43,7 +43,7 @@ async def test_the_worst_lag_is_first_and_the_sentence_says_what_alignment_waits
 
         assert len(cells) == 24
         assert cells[0] == [
-            "shardId-000000000007", "1", "5.2 min", "31.5", "103 kB", "0", "no", "no", "3.0 h", "yes"
+            "shardId-000000000007", "1", "5.2 min", "31.5", "103 kB", "0 s", "no", "no", "3.0 h", "yes"
         ]  # fmt: skip
         assert await tab.value("document.getElementById('alignment').textContent") == ALIGNMENT
         assert await tab.value("document.querySelectorAll('#subtasks li').length") == 3
@@ -79,9 +79,24 @@ async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
 
         assert await tab.value(CELLS) == [["shardId-0", *"---------"]]
         totals = await tab.value("[...document.querySelectorAll('dd')].map(each => each.textContent)")
-        assert totals == ["1", *"-------", "0"]  # no alarm
+        assert totals == ["1", *"----------"]
         assert await tab.value("document.getElementById('alignment').textContent") == "What alignment waits for: -"
         assert await tab.value("document.getElementById('subtasks').textContent") == "-"
+
+
+async def test_the_name_of_the_job_is_headline_and_title_and_the_totals_have_what_was_left_out(url, source, tmp_path):
+    shards = [shard(0, skipped_records=2, dead_letters=1), shard(1, skipped_records=3, dead_letters=0)]
+    source.given = job(24, job="orders-to-lake", shards=shards)
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        assert await tab.value("[element('job').textContent, element('streams').textContent, document.title]") == [
+            "orders-to-lake", "orders", "orders-to-lake - recordpublisher"
+        ]  # fmt: skip
+        totals = await tab.value(
+            "Object.fromEntries([...document.querySelectorAll('#totals div')].map(each => [...each.children].map(x => x.textContent)))"
+        )
+        assert (totals["Skipped"], totals["Dead letters"], totals["Alarms"]) == ("5", "1", "0")
+        assert "retention" in await tab.value("document.querySelector('#totals [title]').title")
 
 
 TREE = "[...document.querySelectorAll('#tree li')].map(item => item.innerText.split('\\n')[0])"

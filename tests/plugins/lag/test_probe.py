@@ -85,6 +85,15 @@ def test_a_position_that_does_not_move_behind_an_old_record_is_an_alarm_that_nam
     assert alarms(probe()) == {"a": None, "b": reason}
 
 
+def test_no_alarm_is_told_from_one_that_nobody_looked_for():
+    def has_alarms(lags):
+        return [lag.has_alarm for lag in lags]
+
+    assert has_alarms(run_virtual(probe().read())) == [None, None]
+    assert has_alarms(run_virtual(probe().read_with_alarms(30.0))) == [False, True]
+    assert has_alarms(run_virtual(probe(alarm_interval_ms=2 * HOUR).read_with_alarms(30.0))) == [False, False]
+
+
 def test_a_job_that_catches_up_raises_no_alarm():
     assert alarms(probe(speed=1)) == {"a": None, "b": None}
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
@@ -55,7 +56,8 @@ async def _serve(properties: Properties, port: int) -> None:
 
     clock = SystemClock()
     async with probes_opened(properties, streams_of(properties), positions_of(properties, use_sink=True)) as probes:
-        snapshots = JoinedSnapshots([StoredSnapshots(probe, clock) for probe in probes], clock, INTERVAL_SECONDS)
+        sources = [StoredSnapshots(probe, clock) for probe in probes]
+        snapshots = JoinedSnapshots(sources, clock, INTERVAL_SECONDS, properties.value(JOB_NAME))
         server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
         print_note(f"the dashboard is at {await server.open(port)}")
         try:

@@ -34,8 +34,10 @@ UNREAD = "has unread records and wrote none for the alarm interval"
 class LiveSnapshots:
     """Owns the last snapshot, and the counters of earlier ones for the rates. Nothing is computed while nobody asks."""
 
-    def __init__(self, source: MetricsSource, clock: Clock, idle_interval_ms: int) -> None:
+    def __init__(self, source: MetricsSource, clock: Clock, idle_interval_ms: int, job: str | None = None) -> None:
+        """`job`: its name, if it has one."""
         self._source = source
+        self._job = job
         self._clock = clock
         self._idle_interval_ms = idle_interval_ms
         self._rates = Rates()
@@ -60,6 +62,7 @@ class LiveSnapshots:
         values = [*values_of.values()]
         watermarks = [value["globalWatermark"] for value in values if value["globalWatermark"] is not None]
         return JobSnapshot(
+            job=self._job,
             time_ms=self._clock.now_ms(),
             shards=[self._shard(key, each, of) for each in subtasks for key, of in each.shards.items()],
             subtasks=[_subtask(each, values_of.get(each.subtask, {})) for each in health],
@@ -86,6 +89,9 @@ class LiveSnapshots:
             is_held=values["held"],
             is_excluded=values["excluded"],
             loss_ms=values["timeToRetentionLossMs"],
+            skipped_records=values["skippedRecords"],
+            dead_letters=values["deadLetters"],
+            has_alarm=values["alarm"],
             alarm=UNREAD if values["alarm"] else None,
             parents=(values["parents"] or "").split(),
         )
@@ -152,15 +158,16 @@ def _reason(shard: Mapping[str, Any]) -> str:
 class LiveDashboard(MetricsExporter):
     """Owns the server. It reads the same metrics as other exporters: when a page is open, and now and then for its charts."""
 
-    def __init__(self, port: int, idle_interval_ms: int) -> None:
+    def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
         self._port = port
+        self._job = job
         self._idle_interval_ms = idle_interval_ms
         self._server: DashboardServer | None = None
 
     async def open(self, source: MetricsSource) -> None:
         """Listen, and log where. Raises: ConfigurationError for `port`."""
         clock = SystemClock()
-        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms)
+        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
         self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
         url = await self._server.open(self._port)
         log.info("the dashboard is at %s", url)

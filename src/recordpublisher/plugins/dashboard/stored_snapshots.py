@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from recordpublisher.publishers.clock import Clock
 
 from ..lag.job_snapshot import JobSnapshot, ShardSnapshot, SnapshotSource, SubtaskSnapshot
@@ -26,11 +28,15 @@ class StoredSnapshots:
 class JoinedSnapshots:
     """The streams of one job in one snapshot. Owns the last one. Nothing is read while nobody asks."""
 
-    def __init__(self, sources: Sequence[SnapshotSource], clock: Clock, interval_seconds: float) -> None:
-        """`sources`: one for each stream. `interval_seconds`: from one reading of them to the next, for all readers together."""
+    def __init__(
+        self, sources: Sequence[SnapshotSource], clock: Clock, interval_seconds: float, job: str | None = None
+    ) -> None:
+        """`sources`: one for each stream. `interval_seconds`: from one reading of them to the next, for all readers together.
+        `job`: its name, if it has one."""
         self._sources = sources
         self._clock = clock
         self._interval_seconds = interval_seconds
+        self._job = job
         self._reading = asyncio.Lock()
         self._last: tuple[float, JobSnapshot] | None = None
 
@@ -39,7 +45,7 @@ class JoinedSnapshots:
         async with self._reading:
             if self._last is None or self._clock.monotonic() - self._last[0] >= self._interval_seconds:
                 read = _joined([await source.snapshot() for source in self._sources])
-                self._last = self._clock.monotonic(), read
+                self._last = self._clock.monotonic(), replace(read, job=self._job or read.job)
             return self._last[1]
 
 

@@ -23,7 +23,8 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `is_idle`: nothing arrived for the interval of `idle_interval_ms`; `idle_ms`: since the last record.
     - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
       sequence number of the newest record, and its age.
-    - `alarm`: why the shard needs attention; None also where that was not looked at.
+    - `skipped_records`, `dead_letters`: since the start of its process.
+    - `has_alarm`: whether the shard needs attention; None where nobody looked. `alarm`: why it does.
     """
 
     stream: str
@@ -42,6 +43,9 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     is_held: bool | None = None
     is_excluded: bool | None = None
     loss_ms: int | None = None
+    skipped_records: int | None = None
+    dead_letters: int | None = None
+    has_alarm: bool | None = None
     alarm: str | None = None
     parents: list[str] | None = None
     tip: str | None = None
@@ -61,8 +65,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A job at `time_ms` (epoch ms). `alignment`: what alignment waits for and why, in one sentence."""
+    """The job of this name at `time_ms` (epoch ms). `alignment`: what alignment waits for and why, in one sentence."""
 
+    job: str | None = None
     time_ms: int
     shards: list[ShardSnapshot]
     subtasks: list[SubtaskSnapshot] | None = None

@@ -86,14 +86,15 @@ class LagProbe:
         first = await self._probe_all(listed, job)
         overdue = {lag.shard for lag in first if is_overdue(lag, self.alarm_interval_ms)}
         if not overdue:
-            return first
+            return [replace(lag, has_alarm=bool(lag.alarm)) for lag in first]
         await asyncio.sleep(grace_seconds)
         later = await self._load_job(listed)
         shards = {shard.shard_id: shard for shard in listed}
         before, after = LineageProgress(job.states), LineageProgress(later.states)
         stuck = {shard for shard in overdue if before.of(shards[shard]) == after.of(shards[shard])}
         second = await self._probe_all(listed, later)
-        return [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
+        found = [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
+        return [replace(lag, has_alarm=bool(lag.alarm)) for lag in found]
 
     def _with_alarm(self, lag: ShardSnapshot, job: StoredJob) -> ShardSnapshot:
         if not is_overdue(lag, self.alarm_interval_ms):

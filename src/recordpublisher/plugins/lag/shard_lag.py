@@ -78,6 +78,7 @@ def lost_shard(key: str, state: ShardState, subtask: int | None) -> ShardSnapsho
         subtask=subtask,
         position=_position(state),
         watermark=state.watermark,
+        has_alarm=True,
         alarm="the stream no longer lists it: what was not read is past retention and lost",
         parents=[*state.parents],
     )

@@ -8,7 +8,7 @@ const known = (value) => value !== null && value !== undefined;
 function duration(ms) {
   if (!known(ms)) return "-";
   if (ms < 0) return "-" + duration(-ms);
-  if (ms < 1000) return ms ? Math.round(ms) + " ms" : "0";
+  if (ms < 1000) return ms ? Math.round(ms) + " ms" : "0 s";
   for (const [size, unit, next] of [[1000, "s", 120], [60000, "min", 120], [3600000, "h", 48]])
     if (ms / size < next) return (ms / size).toFixed(1) + " " + unit;
   return (ms / 86400000).toFixed(1) + " d";
@@ -37,8 +37,9 @@ const COLUMNS = [
   ["idle", "Idle", (s) => s.isIdle, (s) => yesNo(s.isIdle)],
   ["held", "Held", (s) => s.isHeld, (s) => yesNo(s.isHeld)],
   ["loss", "Lost in", (s) => s.lossMs, (s) => duration(s.lossMs)],
-  ["alarm", "Alarm", (s) => !!s.alarm, (s) => s.alarm ? "yes" : "-"],
+  ["alarm", "Alarm", (s) => s.hasAlarm, (s) => yesNo(s.hasAlarm)],
 ];
+const LOSS = "In this time the stream's retention may delete the oldest record that this job has not written.";
 const isOneStream = () => new Set(snapshot.shards.map((s) => s.stream)).size < 2;
 
 function make(name, text, className) {
@@ -53,17 +54,19 @@ const most = (name) => { const all = knownValues(name); return all.length ? all.
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
 function drawTotals() {
-  const alarms = snapshot.shards.filter((s) => s.alarm).length, mark = snapshot.globalWatermark;
+  const alarms = sum("hasAlarm"), mark = snapshot.globalWatermark;
   const totals = [
     ["Shards", number(snapshot.shards.length)], ["Largest lag", duration(most("lagMs"))],
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],
     ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
     ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
-    ["First loss in", duration(least("lossMs"))], ["Alarms", number(alarms), alarms ? "bad" : ""],
+    ["Skipped", number(sum("skippedRecords"))], ["Dead letters", number(sum("deadLetters"))],
+    ["First loss in", duration(least("lossMs")), "", LOSS], ["Alarms", number(alarms), alarms ? "bad" : ""],
   ];
-  element("totals").replaceChildren(...totals.map(([title, text, className]) => {
+  element("totals").replaceChildren(...totals.map(([title, text, className, explanation]) => {
     const pair = make("div");
     pair.append(make("dt", title), make("dd", text, className));
+    if (explanation) pair.title = explanation;
     return pair;
   }));
 }
@@ -119,7 +122,7 @@ function drawTree() {
 
 function chooseShards() {
   const words = element("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const marks = { idle: "isIdle", held: "isHeld", alarm: "alarm" };
+  const marks = { idle: "isIdle", held: "isHeld", alarm: "hasAlarm" };
   const fits = (shard) => words.every((word) => marks[word] ? shard[marks[word]] : `${shard.stream}/${shard.shard}`.toLowerCase().includes(word));
   const value = COLUMNS.find(([name]) => name === sortBy)[2], sign = descending ? -1 : 1;
   shown = snapshot.shards.filter(fits).map((shard) => [value(shard), shard]).sort(([a, one], [b, other]) => {
@@ -134,7 +137,7 @@ function drawRows() {
   const to = Math.min(shown.length, from + Math.ceil(innerHeight / ROW_PX) + 2 * SPARE_ROWS);
   const space = (rows) => { const row = make("tr", null, "space"); row.ariaHidden = "true"; const cell = make("td"); cell.colSpan = COLUMNS.length; cell.style.height = rows * ROW_PX + "px"; row.append(cell); return row; };
   const rows = shown.slice(from, to).map((shard, at) => {
-    const row = make("tr", null, shard.alarm ? "alarm" : shard.stage === "ENDED" ? "ended" : "");
+    const row = make("tr", null, shard.hasAlarm ? "alarm" : shard.stage === "ENDED" ? "ended" : "");
     row.ariaRowIndex = from + at + 2;
     row.append(...COLUMNS.map(([name, , , text]) => make("td", text(shard), name === "shard" ? "text" : "")));
     return row;
@@ -164,7 +167,10 @@ function markSorted() {  // the buttons stay, so that the focus does
 }
 
 function draw() {
-  element("job").textContent = [...new Set(snapshot.shards.map((s) => s.stream))].join(", ") || "Job";
+  const streams = [...new Set(snapshot.shards.map((s) => s.stream))].join(", "), name = snapshot.job ?? (streams || "Job");
+  element("job").textContent = name;
+  element("streams").textContent = name === streams ? "" : streams;
+  document.title = name + " - recordpublisher";
   element("alignment").textContent = snapshot.alignment ?? "What alignment waits for: -";
   drawTotals();
   drawSubtasks();
