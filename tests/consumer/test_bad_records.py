@@ -65,7 +65,7 @@ def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(capl
         "skipped record 2 of orders/shardId-0: ValueError: invalid literal for int() with base 10: b'x'"
     ]
     assert lines[0].exc_info[0] is ValueError
-    assert lines[0].fields == {"stream": "orders", "shard": "shardId-0"}
+    assert lines[0].fields == {"stream": "orders", "shard": "shardId-0", "sequenceNumber": "2"}
 
 
 def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_go_on(caplog):

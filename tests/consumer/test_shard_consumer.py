@@ -1,6 +1,7 @@
 """ShardConsumer: runs a publisher, decorates batches once, returns positions, reports the shard's end."""
 
 import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTime
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
-from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -86,8 +87,6 @@ async def test_it_runs_again_until_the_end():  # P1
 
 
 async def test_the_children_of_the_last_read_are_passed_on():  # S3
-    from dataclasses import replace
-
     child = Shard("orders", "child", ("shardId-0",))
     _, output, _ = await run(replace(batch(b"1"), child_shards=(child,)), RunResult.COMPLETE)
 
@@ -192,6 +191,30 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
         on_poison=OnPoison.FAIL,
         future_limit_ms=3_600_000,
     )
-    await ShardConsumer(Script(batch(b"1"), batch(b"2"), RunResult.COMPLETE), decorating, output).run()
+    await ShardConsumer(Script(batch(b"1"), batch(b"2", b"3"), RunResult.COMPLETE), decorating, output).run()
 
-    assert [list(each.values) for each in output.batches] == [[1], [2]]
+    assert [list(each.values) for each in output.batches] == [[1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([replace(batch(b"1"), read_position=None)], "Script gave 1 records of orders/shardId-0 without read_position"),
+        ([batch(b"1"), batch(), batch(b"1")], "Script gave the records of orders/shardId-0 up to 1 twice"),
+    ],
+)
+async def test_records_that_would_come_again_for_ever_end_the_job(steps, message):  # P1
+    with pytest.raises(PluginError, match=message):
+        await run(*steps, RunResult.CANCELLED)
+
+
+class ReturnsNone(Script):
+    async def run(self, consumer):
+        await super().run(consumer)
+
+
+async def test_a_run_without_a_result_ends_the_job():
+    with pytest.raises(
+        PluginError, match=r"ReturnsNone.run returned None: at the end of the shard return RunResult.COMPLETE"
+    ):
+        await ShardConsumer(ReturnsNone(RunResult.COMPLETE), decorator(), Output()).run()

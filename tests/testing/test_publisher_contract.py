@@ -182,3 +182,40 @@ def test_a_broken_publisher_is_found(broken, test):
 
     with pytest.raises(AssertionError):
         getattr(contract, test)()
+
+
+class HasNoPosition(ListPublisher):
+    """Gives batches without the position after them."""
+
+    def batch(self):
+        return replace(super().batch(), read_position=None)
+
+
+class NeverAdvances(ListPublisher):
+    """Gives the same batch for ever."""
+
+    def advance(self, taken):
+        pass
+
+
+class ReturnsNone(ListPublisher):
+    """Ends without a result."""
+
+    async def run(self, consumer):
+        await super().run(consumer)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (HasNoPosition, "a batch with records has no read_position"),
+        (NeverAdvances, "the records up to 3 came twice"),
+        (ReturnsNone, "`run` returned None, and not a RunResult"),
+    ],
+)
+def test_a_publisher_that_would_go_on_for_ever_fails_with_a_sentence(broken, message):
+    class Broken(ListContract):
+        publisher = broken
+
+    with pytest.raises(AssertionError, match=message):
+        Broken().test_batches_come_in_shard_order_and_end_in_complete()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.errors import DeserializationError
-from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog, how_to_go_on
-from recordpublisher.publishers.user_code import describe_error, for_log
+from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 log = logging.getLogger("recordpublisher.consumer")
 Decorate = Callable[[RecordBatch], RecordBatch]
@@ -41,10 +41,9 @@ class PoisonPolicy:
 
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch, without the records for which that fails. Raises: DeserializationError if the action is FAIL."""
-        try:
+        with suppress(Exception):
             return decorate(batch)
-        except Exception:
-            return self._decorate_one_by_one(batch, decorate)
+        return self._decorate_one_by_one(batch, decorate)
 
     def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         parts: list[RecordBatch] = []
@@ -56,18 +55,13 @@ class PoisonPolicy:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
                 if self._action is OnPoison.FAIL:
-                    log.exception(
-                        "%s cannot be deserialised: %s",
-                        name,
-                        reason,
-                        exc_info=for_log(error),
-                        extra=about(batch.shard.key),
-                    )
+                    message = f"{name} cannot be deserialised: {reason}"
+                    log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 if self._action is OnPoison.SKIP:
                     self._metrics.skipped_records += 1
-                    self._skipped_log.skipped(name, reason, error, batch.shard.key)
+                    self._skipped_log.skipped(name, reason, error, batch.shard.key, record.sequence_number)
                 else:
                     poisoned.append(
                         PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))

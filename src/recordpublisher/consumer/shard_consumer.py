@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -152,6 +153,7 @@ class ShardConsumer:
         self._decorator = decorator
         self._output = output
         self._children: Sequence[Shard] = ()
+        self._last: SequenceNumber | None = None
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
@@ -159,6 +161,11 @@ class ShardConsumer:
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
             result = await self._publisher.run_observed(self._accept)
+        if not isinstance(result, RunResult):
+            raise PluginError(
+                f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
+                "INCOMPLETE"
+            )
         if result is RunResult.COMPLETE:
             self._output.end(self._children)
         return result
@@ -166,6 +173,8 @@ class ShardConsumer:
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         self._children = batch.child_shards or self._children
         position = batch.read_position
+        if len(batch):
+            self._check_position(batch)
         await self._decorator.prepare(batch)
         parts = self._decorator.parts(batch)
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
@@ -174,6 +183,21 @@ class ShardConsumer:
             del part
             self._publisher.set_read_budget(await putting)
         return position
+
+    def _check_position(self, batch: RecordBatch) -> None:
+        """A plugin's batch without a new position would come again for ever. Raises: PluginError."""
+        name = type(self._publisher).__name__
+        if batch.read_position is None:
+            raise PluginError(
+                f"{name} gave {len(batch)} records of {batch.shard.key} without read_position: it is the position of the last of them, "
+                "from which it is resumed"
+            )
+        if batch.read_position == self._last:
+            raise PluginError(
+                f"{name} gave the records of {batch.shard.key} up to {self._last} twice: after a batch, `run` goes on behind the position "
+                "that the consumer returned"
+            )
+        self._last = batch.read_position
 
 
 class ShardOutput(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.user_code import AsyncPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ConflictError(StateError):
         super().__init__(f"{name} in {place} was not written: {found} stored there")
 
 
-class ConditionalStore(ABC):
+class ConditionalStore(AsyncPort, ABC):
     """Values of one location by name. Safe for many processes at once; the calls of one store belong to one event loop.
 
     A registered one is built as `Store(uri, key, properties)`, where `key` names the property or option that has the URI.
@@ -86,10 +87,10 @@ class ConditionalStore(ABC):
     async def delete(self, *names: str) -> None:
         """Delete values. Names without a value are ignored."""
 
-    async def end_sessions(self, role: str) -> None:  # noqa: B027 - optional on purpose
+    async def end_sessions(self, role: str) -> None:
         """End what an earlier process with this role still holds, as a database's session that was suspended holds locks."""
 
-    async def close(self) -> None:  # noqa: B027 - optional on purpose
+    async def close(self) -> None:
         """Release the store's resources. It may be used again."""
 
 

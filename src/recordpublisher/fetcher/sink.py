@@ -11,6 +11,7 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.skipped_records import how_to_go_on
+from recordpublisher.publishers.user_code import AsyncPort
 
 from .metric_types import SinkMetric
 from .worker_positions import WorkerPositions
@@ -76,7 +77,7 @@ class Checkpoint:
     stopped: Collection[str] = ()
 
 
-class Sink(ABC):
+class Sink(AsyncPort, ABC):
     """Receives batches. Calls never overlap, and stopping a job never cancels a write.
 
     A registered sink is built as `Sink(properties)`.
@@ -117,13 +118,13 @@ class Sink(ABC):
     async def write(self, batch: RecordBatch) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
-    def assigned(self, shards: Collection[str]) -> None:  # noqa: B027 - optional on purpose
+    def assigned(self, shards: Collection[str]) -> None:
         """With ELASTIC assignment: these shards (`Shard.key`) are read here from now on; called before their first write.
 
         Default: nothing.
         """
 
-    def revoked(self, shards: Collection[str]) -> None:  # noqa: B027 - optional on purpose
+    def revoked(self, shards: Collection[str]) -> None:
         """With ELASTIC assignment: these shards are read here no more, and no write of theirs follows.
 
         Their next reader goes on from their last checkpoint. After a hand-over that has everything. After a lost lease it has not: drop
@@ -135,10 +136,10 @@ class Sink(ABC):
         `open`. Default: None; then ELASTIC is refused for a sink that stores state."""
         return None
 
-    async def watermark(self, watermark: int) -> None:  # noqa: B027 - optional on purpose
+    async def watermark(self, watermark: int) -> None:
         """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""
 
-    async def idle(self) -> None:  # noqa: B027 - optional on purpose
+    async def idle(self) -> None:
         """The subtask became idle: do not wait for its watermark (W1). Default: nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
@@ -155,5 +156,5 @@ class Sink(ABC):
         """What `flink.metrics.exporters` export of this sink; called from the event loop, whenever they read. Default: nothing."""
         return []
 
-    async def close(self) -> None:  # noqa: B027 - optional on purpose
+    async def close(self) -> None:
         """Release what `open` took. Called once, also after an error."""

@@ -18,6 +18,7 @@ from .properties.properties import Properties
 from .records import RecordBatch
 from .shard_metrics import ShardMetrics
 from .shards import Shard
+from .user_code import AsyncPort
 
 if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase
@@ -41,7 +42,7 @@ class RunResult(Enum):
     CANCELLED = "the publisher was stopped"
 
 
-class RecordPublisher(ABC):
+class RecordPublisher(AsyncPort, ABC):
     """Publishes one shard's records, in order, from a starting position. A plugin author implements `run`."""
 
     @abstractmethod
@@ -70,7 +71,7 @@ class RecordPublisher(ABC):
                 observer.on_completed()
         return result
 
-    def set_read_budget(self, held_bytes: int) -> None:  # noqa: B027 - optional on purpose
+    def set_read_budget(self, held_bytes: int) -> None:
         """Set how many bytes, as held in memory, the next batch may bring (P6). A hint, given before each read. Default: ignored."""
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
@@ -90,30 +91,30 @@ class RecordPublisher(ABC):
         return []
 
 
-class RecordPublisherFactory(ABC):
+class RecordPublisherFactory(AsyncPort, ABC):
     """Makes the publishers of one job. Owns what they share: clients, registrations. Built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
-    @classmethod  # noqa: B027 - optional on purpose
+    @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
         """Check the properties before anything runs (C2). Raises: ConfigurationError for what this publisher cannot work with."""
 
-    def prepare(self, streams: Sequence[str]) -> None:  # noqa: B027 - optional on purpose
+    def prepare(self, streams: Sequence[str]) -> None:
         """Called once when the job is constructed, with its streams (names or ARNs), outside any event loop. EAGER registers here (F8)."""
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         """Make a publisher of `shard` that starts at `starting_position` and counts into `metrics`."""
 
-    async def release(self, stream: str) -> None:  # noqa: B027 - optional on purpose
+    async def release(self, stream: str) -> None:
         """The job reads this stream no more, and its publishers have stopped; it may come back (S10). Release what was for it alone."""
 
-    def keep_shared(self) -> None:  # noqa: B027 - optional on purpose
+    def keep_shared(self) -> None:
         """Other processes of the job read on: `close` must leave them what they use too, such as a registered consumer (F8)."""
 
-    async def close(self) -> None:  # noqa: B027 - optional on purpose
+    async def close(self) -> None:
         """Release what the publishers share. Called once, after every publisher has stopped."""
 
     async def discover(self, stream: str, after: str | None) -> list[Shard] | None:

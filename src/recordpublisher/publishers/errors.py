@@ -62,7 +62,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, or two plugins claim one name."""
+    """A plugin failed to load, does not do what its port says, or claims a name of another one."""
 
 
 class Remedy(Enum):

@@ -22,9 +22,13 @@ def log_fields(**fields: Any) -> Iterator[None]:
         _fields_of_task.reset(token)
 
 
-def about(key: str) -> dict[str, dict[str, str]]:
-    """For the argument `extra` of a line about a stream or a shard (`Shard.key`) which another task than its reader logs."""
-    return {"fields": key_fields(key)}
+def about(key: str, sequence_number: str | None = None) -> dict[str, dict[str, str]]:
+    """For the argument `extra` of a line about a stream or a shard (`Shard.key`) which another task than its reader logs.
+
+    `sequence_number`: of the record that it is about, or of the first one.
+    """
+    fields = key_fields(key)
+    return {"fields": fields if sequence_number is None else {**fields, "sequenceNumber": sequence_number}}
 
 
 def key_fields(key: str) -> dict[str, str]:

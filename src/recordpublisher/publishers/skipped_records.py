@@ -20,8 +20,15 @@ class SkippedRecordsLog:
         self._next_at = float("-inf")
         self._unlogged = 0
 
-    def skipped(self, record: str, reason: str, error: BaseException | None = None, shard: str = "") -> None:
-        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`, for structured logs."""
+    def skipped(
+        self,
+        record: str,
+        reason: str,
+        error: BaseException | None = None,
+        shard: str = "",
+        sequence_number: str | None = None,
+    ) -> None:
+        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`."""
         now = self._clock.monotonic()
         if now < self._next_at:
             self._unlogged += 1
@@ -33,7 +40,7 @@ class SkippedRecordsLog:
             reason,
             others,
             exc_info=None if error is None else for_log(error),
-            extra=about(shard) if shard else None,
+            extra=about(shard, sequence_number) if shard else None,
         )
         self._next_at, self._unlogged = now + INTERVAL_SECONDS, 0
 

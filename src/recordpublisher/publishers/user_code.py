@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sysconfig
 import traceback
 import types
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigurationError
+from .log_fields import about
 
 MAX_REASON = 1_000
 """Characters of an error that go into a message or a log line."""
@@ -88,6 +90,25 @@ def describe_error(error: BaseException) -> str:
     if len(message) > MAX_REASON:
         message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+class AsyncPort:
+    """A port whose async methods are async in each class that implements it: `def write` would fail later, with a message about None."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raises: TypeError for a method that is not async."""
+        super().__init_subclass__(**options)
+        for name, method in vars(cls).items():
+            is_plain = isinstance(method, types.FunctionType) and not is_coroutine_function(inspect.unwrap(method))
+            if is_plain and any(
+                is_coroutine_function(vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base)
+            ):
+                raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
+
+
+def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
+    """Log what user code raised, with its traceback. `shard`: `Shard.key`; `sequence_number`: of the record, or of the first one."""
+    log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number))
 
 
 def for_log(error: BaseException) -> BaseException | None:

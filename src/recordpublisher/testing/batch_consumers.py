@@ -14,16 +14,26 @@ class RecordingConsumer:
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
         self.payloads: list[bytes] = []
+        self._taken: set[SequenceNumber] = set()
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         """Take the whole batch."""
         return self.take(batch, len(batch))
 
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
-        """Take the first `count` records; returns the position after them."""
+        """Take the first `count` records; returns the position after them. Raises: AssertionError for one that would come for ever."""
         self.batches.append(batch)
         self.payloads += batch.data[:count]
-        return batch.position_after(count)
+        position = batch.position_after(count)
+        if count:
+            assert position is not None, (
+                "a batch with records has no read_position: it is the position of its last record"
+            )
+            assert position not in self._taken, (
+                f"the records up to {position} came twice: resume behind the returned position"
+            )
+            self._taken.add(position)
+        return position
 
     def positions(self) -> list[SequenceNumber]:
         """The position after each record."""

@@ -154,6 +154,7 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
     result = RunResult.INCOMPLETE
     while result is RunResult.INCOMPLETE:
         result = await publisher.run_observed(consumer)
+        assert isinstance(result, RunResult), f"`run` returned {result!r}, and not a RunResult"
         await asyncio.sleep(0)
     assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
 

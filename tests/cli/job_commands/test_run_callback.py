@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from recordpublisher.cli.job_commands.run import log_traceback
+
 from processes.command_line import process_environment
 
 JOB = """
@@ -37,3 +39,16 @@ def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_
     assert f"searched last: {project}" in done.stderr
     assert "module 'handlers' has no attribute 'missing'" in done.stderr + done.stdout
     assert done.returncode == exit_code
+
+
+def test_an_error_of_user_code_is_logged_with_its_traceback_once(caplog):
+    def broken():
+        raise ZeroDivisionError("boom")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        broken()
+    log_traceback(caught.value)
+    caught.value.add_note("where it was logged")
+    log_traceback(caught.value)
+    (line,) = caplog.records
+    assert line.exc_info[1] is caught.value

@@ -38,4 +38,6 @@ async def test_without_positions_no_subtask_is_known():
 
 async def test_the_job_has_its_name():
     source = Source(of_stream("orders"))
-    assert (await JoinedSnapshots([source], StoppedClock(100.0), 5, "orders-to-lake").snapshot()).job == "orders-to-lake"
+    assert (
+        await JoinedSnapshots([source], StoppedClock(100.0), 5, "orders-to-lake").snapshot()
+    ).job == "orders-to-lake"

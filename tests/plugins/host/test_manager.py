@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from recordpublisher import ConfigurationError, PluginError, RecordPublisherFactory, Sink, hookimpl
+from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.plugins.host.manager import load_registry
 
@@ -204,3 +204,20 @@ def _adder(cls):
         registry.add("thing", cls)
 
     return add
+
+
+def test_what_the_properties_name_is_imported_so_that_its_own_properties_are_known(install):
+    lazy = """
+        import recordpublisher as rp
+
+        @rp.hookimpl
+        def recordpublisher_register_sinks(registry):
+            registry.add("{0}", "{1}:Sink")
+    """
+    install("lazy-sink", lazy.format("lazy", "lazy_target"))
+    install("broken-sink", lazy.format("broken", "there.is.none"))
+    registry = load_registry()
+    assert "lazy_target" not in sys.modules
+    install("lazy-target", "import recordpublisher as rp\nclass Sink(rp.Sink):\n    async def write(self, batch): ...")
+    registry.import_chosen(Properties({"flink.sink": "LAZY", "flink.streams": "broken"}))
+    assert "lazy_target" in sys.modules

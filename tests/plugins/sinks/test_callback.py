@@ -39,17 +39,6 @@ async def test_an_error_of_the_function_is_raised():
         await CallbackSink(function=fail).write(batch(b"a"))
 
 
-async def test_an_error_is_logged_with_shard_record_and_traceback(caplog):
-    def fail(one):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await CallbackSink(function=fail).write(batch(b"a"))
-    line = next(line for line in caplog.records if line.levelname == "ERROR")
-    assert "begins at orders/shardId-0, record 1" in line.getMessage()
-    assert (line.exc_info[0], line.fields["shard"]) == (ZeroDivisionError, "shardId-0")
-
-
 async def test_what_a_plain_function_returns_is_awaited():
     seen = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, Properties, UnknownPropertyWarning
 from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.properties import declaration, text
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.groups.access import (
     ACCESS_KEY_ID,
@@ -131,6 +132,16 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(key, nearest):
 def test_an_unknown_key_without_a_similar_one_causes_a_warning():
     with pytest.warns(UnknownPropertyWarning, match="unknown property 'xyzzy' is ignored$"):
         Properties({"xyzzy": "x"}).check()
+
+
+def test_a_typo_in_the_settings_of_a_plugin_warns_and_other_name_spaces_do_not(monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text("audit-log.file", "The file.")
+    with pytest.warns(UnknownPropertyWarning, match=r"'audit-log.fiel' is ignored; did you mean 'audit-log.file'"):
+        Properties({"audit-log.fiel": "x"}).check()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Properties({"audit-log.file": "x", "my.own.key": "x"}).check()
 
 
 def test_the_check_of_keys_without_a_dot_can_be_left_to_the_caller():

@@ -200,6 +200,7 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
 def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        registry.import_chosen(properties)
         properties.check()
     with suppress(PluginError):  # that it cannot be imported is another finding
         if (publisher := _publisher(registry, properties)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -17,12 +18,16 @@ from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import for_log
 
 from ..execution import arguments_as_options, one_line
 from ..logs.log_options import given_log_options
 from ..logs.run_logs import configure_logging, progress_shown
 from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+
+log = logging.getLogger("recordpublisher.run")
 
 
 def run(
@@ -91,8 +96,15 @@ def run(
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
-        # the sink is the user's: its errors are reported like the library's
+        # the sink is the user's: its errors are reported like the library's, and with the calls that led to them
+        log_traceback(error)
         raise RecordPublisherError(one_line(error)) from error
+
+
+def log_traceback(error: Exception) -> None:
+    """Log which calls of user code led to the error. One with a note was logged already, where its record was known."""
+    if for_log(error) is not None and not hasattr(error, "__notes__"):
+        log.error("the job failed", exc_info=for_log(error))
 
 
 def _with_assignment(properties: Properties, elastic: bool, parallelism: int) -> Properties:
@@ -119,7 +131,7 @@ def _exporters(properties: Properties, dashboard: bool, port: int) -> list[Metri
     from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
     from recordpublisher.plugins.lag.job_snapshot import idle_interval_ms
 
-    return [LiveDashboard(port, idle_interval_ms(properties))] if dashboard else []
+    return [LiveDashboard(port, idle_interval_ms(properties), properties.value(JOB_NAME))] if dashboard else []
 
 
 async def _run(

@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from recordpublisher.publishers.user_code import AsyncPort
+
 __all__ = ["SubtaskReport", "SubtaskStatus", "WatermarkTracker"]
 
 STARTED_PREFIX = "started: "
 """Marks the announcement of a started shard among those of finished shards; a stream's name contains no blank."""
 
 
-class WatermarkTracker(ABC):
+class WatermarkTracker(AsyncPort, ABC):
     """Shares the global watermark among subtasks. Built as `Tracker(properties)`.
 
     `report` never blocks. When the tracker is unreachable it does not raise, but returns the last known global watermark (W10).
     That value never falls within a generation (W6).
     """
 
-    async def open(self, subtask: int, parallelism: int) -> None:  # noqa: B027 - optional on purpose
+    async def open(self, subtask: int, parallelism: int) -> None:
         """Join as `subtask` of `parallelism`."""
 
     @abstractmethod
@@ -49,22 +51,22 @@ class WatermarkTracker(ABC):
         """The name of this process in its group of workers (ELASTIC). Default: None, without a group."""
         return None
 
-    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
+    def after_suspension(self) -> None:
         """This process was suspended: until its next request times out, the tracker counts as reachable (W10). Default: nothing."""
 
-    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
+    def start_at(self, watermark: int | None) -> None:
         """Begin a new generation at the lowest watermark in the restored state (W6)."""
 
-    def on_advance(self, callback: Callable[[], None]) -> None:  # noqa: B027 - optional on purpose
+    def on_advance(self, callback: Callable[[], None]) -> None:
         """Call `callback` when another subtask makes the global watermark rise (W9a). Default: never, only the sync interval notices."""
 
-    def notify_at(self, watermark: int) -> None:  # noqa: B027 - optional on purpose
+    def notify_at(self, watermark: int) -> None:
         """Request the `on_advance` callbacks as soon as the global watermark reaches `watermark`: a held record waits for it (W9a).
 
         Default: nothing, for trackers that call them at every rise.
         """
 
-    def announce_finished(self, shards: Mapping[str, int | None]) -> None:  # noqa: B027 - optional on purpose
+    def announce_finished(self, shards: Mapping[str, int | None]) -> None:
         """Announce shards (by `Shard.key`) whose end is checkpointed, with their final watermarks, for children elsewhere (S2, W5)."""
 
     def is_finished(self, shard: str) -> bool:
@@ -99,7 +101,7 @@ class WatermarkTracker(ABC):
         """The subtask with the lowest watermark, if the tracker knows it: the others wait for it (W10)."""
         return None
 
-    async def close(self) -> None:  # noqa: B027 - optional on purpose
+    async def close(self) -> None:
         """Leave."""
 
 

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from recordpublisher.publishers.user_code import AsyncPort
+
 from ..metric_types import SinkMetric
 
 
@@ -43,7 +45,7 @@ class MetricsSource(Protocol):
         """The health of every subtask now."""
 
 
-class MetricsExporter(ABC):
+class MetricsExporter(AsyncPort, ABC):
     """Takes the metrics of a machine's subtasks out of the process. Selected by `flink.metrics.exporters`, built with the properties.
 
     It runs in the event loop of the job: whatever blocks belongs into a thread. It must not end the job: what fails after `open` is

@@ -61,7 +61,8 @@ class BadRecordHandler:
             await self.flush()
         elif self._skips:
             key = record.shard.key
-            self._skipped_log.skipped(f"record {record.sequence_numbers[0]} of {key}", reason, shard=key)
+            first = record.sequence_numbers[0]
+            self._skipped_log.skipped(f"record {first} of {key}", reason, shard=key, sequence_number=first)
             if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
                 self._table[key].metrics.count_skipped()
         else:

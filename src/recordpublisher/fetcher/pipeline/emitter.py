@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.user_code import for_log, log_user_error
 
 from ..shards.shard_entry import ShardEntry
 from ..sink import Sink
@@ -20,6 +22,7 @@ from .read_intake import ReadIntake
 from .suspension import SuspensionDetector
 from .termination import TerminationCondition
 
+log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
 """How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
 PERMISSION_POLL_SECONDS = 0.1
@@ -194,7 +197,11 @@ class Emitter:
             await self._handle_undeserialized(batch)
         if len(batch):
             self.records_in_write = len(batch)
-            await self._sink.write(batch)
+            try:
+                await self._sink.write(batch)
+            except Exception as error:
+                _tell_user_error(error, batch)
+                raise
             self.records_in_write = 0
         self.records += len(batch)
         if entry.is_removed:
@@ -231,3 +238,11 @@ class Emitter:
                 await self._sink.watermark(value)
             elif self.local_watermark.take_idle_transition():
                 await self._sink.idle()
+
+
+def _tell_user_error(error: Exception, batch: RecordBatch) -> None:
+    """An error of a sink that is user code comes with its traceback, and says at which record; those of our sinks say all themselves."""
+    if for_log(error) is not None:
+        first = batch.sequence_numbers[0]
+        error.add_note(f"the sink failed at a batch of {batch.shard.key} that begins at record {first}")
+        log_user_error(log, error, error.__notes__[-1], batch.shard.key, first)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -156,6 +157,14 @@ class Registry:
     def __post_init__(self) -> None:
         for table in self.tables().values():
             table.plugins = self.plugins
+
+    def import_chosen(self, properties: Mapping[str, str]) -> None:
+        """Import what is registered under a name that is the value of a property, so that its own properties are declared (C2)."""
+        for table in self.tables().values():
+            for claim in table.claims():
+                if any(value.lower().partition(":")[0] == claim.name.lower() for value in properties.values()):
+                    with suppress(PluginError):  # where it is used, the error is raised
+                        table.get(claim.name, "")
 
     def tables(self) -> dict[str, NameTable[Any]]:
         """The tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""

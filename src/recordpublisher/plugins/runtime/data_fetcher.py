@@ -102,7 +102,8 @@ class DataFetcher:
         check_function("watermark_assigner", watermark_assigner)
         registry = registry or load_registry()
         publisher = registry.publishers.get(given.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
-        given.check()  # after the plugins were imported: they declare properties of their own
+        registry.import_chosen(given)  # plugins declare properties of their own
+        given.check()
         publisher.check(given, list(names.given.values()))
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink

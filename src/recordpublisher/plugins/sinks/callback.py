@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
-from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.sinks import CALLBACK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import UserFunction, for_log
+from recordpublisher.publishers.user_code import UserFunction
 
 from ..host.function_property import import_check, imported_function
 
-log = logging.getLogger("recordpublisher.plugins.sinks.callback")
 _VALID = "module:function, of a function that takes a RecordBatch"
 
 
@@ -42,14 +39,4 @@ class CallbackSink(Sink):
 
     async def write(self, batch: RecordBatch) -> None:
         """Call the function and wait until it is done."""
-        try:
-            await self._call(batch)
-        except Exception as error:
-            first = f"{batch.stream}/{batch.shard_id}, record {batch.sequence_numbers[0]}"
-            log.exception(
-                "the function failed at a batch that begins at %s",
-                first,
-                exc_info=for_log(error),
-                extra=about(batch.shard.key),
-            )
-            raise
+        await self._call(batch)

@@ -47,9 +47,11 @@ def _is_declared(lower_key: str) -> bool:
 
 
 def _is_meant_for_us(lower_key: str) -> bool:
-    """Whether a key has our prefix, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    """Whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
     stem, dot, _ = lower_key.partition(".")
-    return not dot or bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
+    if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
+        return True
+    return bool(difflib.get_close_matches(stem, _PREFIXES, n=1, cutoff=0.8)) or bool(_ending_in(lower_key))
 
 
 def _ending_in(lower_key: str) -> list[str]:

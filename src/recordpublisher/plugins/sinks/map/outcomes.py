@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
-from recordpublisher.publishers.user_code import describe_error, for_log
+from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 from .ordering import ReadyRecords
 from .settings import MapSettings, OnFailure
@@ -85,13 +84,8 @@ class Outcomes:
             return
         reason = describe_error(error)
         if self._settings.on_failure is OnFailure.FAIL:
-            log.error(
-                "%s cannot be handled: %s",
-                item,
-                reason,
-                exc_info=for_log(error),
-                extra=about(item.pending.batch.shard.key),
-            )
+            message = f"{item} cannot be handled: {reason}"
+            log_user_error(log, error, message, item.pending.batch.shard.key, item.record.sequence_number)
             remedy = "on_failure=SKIP or DEAD_LETTER goes on without it"
             self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}; {remedy}"), error)
             return
@@ -127,7 +121,8 @@ class Outcomes:
             self._on_changed(True)
         else:
             self.counts.skipped += 1
-            self._skipped_log.skipped(str(item), reason, error, item.pending.batch.shard.key)
+            key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
+            self._skipped_log.skipped(str(item), reason, error, key, sequence_number)
             self.handled(item)
 
     def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:

@@ -1,0 +1,61 @@
+"""What user code raises is in the log with its traceback, and says at which record; as JSON, in fields of their own."""
+
+import json
+import logging
+from contextlib import nullcontext
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.cli.logs.log_format import JsonLines
+from recordpublisher.plugins.sinks.callback import CallbackSink
+
+from fakes.memory_streams import PROPERTIES, install
+
+
+def broken(given):
+    raise ZeroDivisionError("boom")
+
+
+class BrokenSink(rp.Sink):
+    async def write(self, batch):
+        broken(batch)
+
+
+async def run(sink, **arguments):
+    properties = rp.Properties({**PROPERTIES, **arguments.pop("properties", {})})
+    async with rp.DataFetcher(["orders"], properties, sink=sink, **arguments) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+
+KINDS = {
+    "sink": lambda: run(BrokenSink()),
+    "callback": lambda: run(CallbackSink(function=broken)),
+    "handler": lambda: run(rp.MapSink(broken)),
+    "handler that is skipped": lambda: run(rp.MapSink(broken, on_failure="SKIP")),
+    "deserializer": lambda: run(rp.MemorySink(), deserializer=broken),
+    "event time": lambda: run(rp.MemorySink(), timestamp_assigner=broken),
+    "deserializer, skipped": lambda: run(
+        rp.MemorySink(), deserializer=broken, properties={"flink.deserializer.error": "SKIP"}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_log_has_the_traceback_and_the_first_record(kind, caplog, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    failing = nullcontext() if "skipped" in kind else pytest.raises((ZeroDivisionError, rp.RecordPublisherError))
+    with caplog.at_level(logging.WARNING, "recordpublisher"), failing:
+        await KINDS[kind]()
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
+    (line,) = [line for line in lines if "traceback" in line]
+    assert (line["stream"], line["shard"], line["sequenceNumber"]) == ("orders", "a", "0")
+    assert "in broken" in line["traceback"]
+    assert "ZeroDivisionError: boom" in line["traceback"]
+
+
+async def test_an_error_of_a_sink_says_at_which_record_where_it_is_caught(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(ZeroDivisionError) as caught:
+        await run(BrokenSink())
+    assert caught.value.__notes__ == ["the sink failed at a batch of orders/a that begins at record 0"]
