@@ -86,7 +86,7 @@ def one_line(error: BaseException) -> str:
     """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    text = _shortened(" ".join(str(error).split()))
+    text = _shortened(" ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
     return f"{type(error).__name__}: {text}"

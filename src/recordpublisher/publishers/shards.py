@@ -54,7 +54,8 @@ class Shard:
     """One shard of one stream, as listed.
 
     `stream` is the name (also when users gave an ARN), `stream_arn` the ARN when known; `parents` the ids of the
-    shard(s) that were split or merged into it; `closed` whether it takes no more records (a closed shard is still read to its end).
+    shard(s) that were split or merged into it; `closed` whether it takes no more records (a closed shard is still read to its end);
+    `starting_sequence_number` what Kinesis lists as its beginning: no record has it.
     """
 
     stream: str
@@ -63,11 +64,17 @@ class Shard:
     hash_range: HashRange = field(default_factory=HashRange)
     closed: bool = False
     stream_arn: str | None = None
+    starting_sequence_number: str | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:
         """`stream/shard-id`: how state, metrics and logs name a shard."""
         return f"{self.stream}/{self.shard_id}"
+
+    def begins_at(self, sequence_number: str | None) -> bool:
+        """Whether no record of the shard lies at or before this number, so that to start there is TRIM_HORIZON."""
+        first = self.starting_sequence_number
+        return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:

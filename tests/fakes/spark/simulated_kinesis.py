@@ -100,8 +100,10 @@ class SimulatedKinesis:
     tip_read_ms: int = 0
     """When a read was last at a tip."""
 
-    def add(self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s") -> Shard:
-        shard = Shard(stream, shard_id, parents)
+    def add(
+        self, shard_id: str, times: list[int], parents: tuple[str, ...] = (), stream: str = "s", **described: Any
+    ) -> Shard:
+        shard = Shard(stream, shard_id, parents, **described)
         self.shards[shard.key] = SimulatedShard(shard, times)
         return shard
 

@@ -1,11 +1,14 @@
 """What a person must change is told in one sentence, also in Python."""
 
+import asyncio
 import logging
 import traceback
 
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.execution import one_line
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.runtime.short_errors import SHORT_ERRORS
 
 LINES = 15
@@ -31,6 +34,23 @@ def test_a_stream_that_is_missing_is_told_without_what_led_to_it(kinesis):
 
     assert shown(raised.value).count("\n") <= LINES
     assert "existing streams" in str(raised.value)
+
+
+def test_positions_of_a_stream_that_was_made_anew_are_told_with_the_place_of_the_state(tmp_path):
+    async def run(endpoint):
+        given = {**endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON", "flink.state.uri": str(tmp_path)}
+        async with rp.DataFetcher("orders", {**given, "flink.job.name": "job"}, sink=rp.MemorySink()) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+
+    with serve_in_thread(streams={"orders": 1}) as first:
+        first.stream("orders").put(b"1")
+        asyncio.run(run(first))
+    with serve_in_thread(streams={"orders": 1}) as second, pytest.raises(rp.FatalKinesisError) as raised:
+        asyncio.run(run(second))
+    assert raised.value.__notes__ == [f"the state is in {tmp_path}"]
+    assert "with --data FOLDER" in str(raised.value)
+    assert one_line(raised.value).endswith(f"; the state is in {tmp_path}")
+    assert shown(raised.value).count("\n") <= 2 * LINES
 
 
 def test_what_led_to_the_error_is_logged_for_debug(caplog):

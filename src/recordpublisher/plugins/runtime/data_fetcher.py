@@ -26,6 +26,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -41,6 +42,7 @@ from ..host.build_from_properties import (
 from ..host.elastic_group import elastic_group_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
+from ..lag.stored_positions import stores_positions
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory
 from .short_errors import SHORT_ERRORS
@@ -115,6 +117,7 @@ class DataFetcher:
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names.given, clock)
         self._lister = lister
+        self._state_place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
         self.subtask = subtask
         self._streams = names.stream_list(partial(publisher.check, given), given)
         dependencies = FetcherDependencies(
@@ -175,8 +178,7 @@ class DataFetcher:
 
         The run ends with a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and errors of the sink.
         """
-        with SHORT_ERRORS:
-            return await self._fetcher.run()
+        return await self.run_bounded()
 
     async def run_bounded(
         self,
@@ -190,7 +192,14 @@ class DataFetcher:
 
         A further call continues where the last run ended. Raises: as `run`.
         """
-        return await self._fetcher.run_bounded(Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip))
+        with SHORT_ERRORS:
+            bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
+            try:
+                return await self._fetcher.run_bounded(bounds)
+            except FatalKinesisError as error:
+                if error.code == "InvalidArgumentException" and self._state_place:
+                    error.add_note(f"the state is in {self._state_place}")
+                raise
 
     def stop(self) -> None:
         """End the run after the current write; call it in the loop's thread. A later run ends at once.

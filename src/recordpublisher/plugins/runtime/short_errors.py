@@ -6,13 +6,13 @@ import logging
 from contextlib import ContextDecorator
 from types import TracebackType
 
-from recordpublisher.publishers.errors import ConfigurationError, StreamNotFoundError
+from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, StreamNotFoundError
 
 log = logging.getLogger("recordpublisher.errors")
 
 
 class _ShortErrors(ContextDecorator):
-    """Leaves cause and traceback out where they do not help: of wrong settings, missing credentials and streams.
+    """Leaves cause and traceback out where they do not help: of wrong settings, missing credentials and streams, refused calls.
 
     They are logged as DEBUG.
     """
@@ -23,7 +23,7 @@ class _ShortErrors(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, (ConfigurationError, StreamNotFoundError)):
+        if isinstance(error, (ConfigurationError, StreamNotFoundError, FatalKinesisError)):
             log.debug("what led to the error", exc_info=error)
             raise error.with_traceback(None) from None
 

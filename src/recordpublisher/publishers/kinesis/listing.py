@@ -66,13 +66,16 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
     named = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
     parents = tuple(parent for parent in named if parent)
     check_shard_ids(described["ShardId"], *parents)
+    numbers = described.get("SequenceNumberRange", {})
+    first = str(numbers.get("StartingSequenceNumber", ""))
     return Shard(
         stream=stream,
         shard_id=described["ShardId"],
         parents=parents,
         hash_range=HashRange.parse(keys["StartingHashKey"], keys["EndingHashKey"]),
-        closed="EndingSequenceNumber" in described.get("SequenceNumberRange", {}),
+        closed="EndingSequenceNumber" in numbers,
         stream_arn=stream_arn,
+        starting_sequence_number=first if first.isdecimal() else None,
     )
 
 

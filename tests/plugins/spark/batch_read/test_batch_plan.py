@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
 from recordpublisher.plugins.spark.options.positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.options.starts import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 END = EndPosition(1_800_000_000_000)
@@ -54,6 +57,21 @@ def test_only_the_named_shards_are_read_whatever_a_split_adds():
     service.shards.append("c")
     assert [part.shard.shard_id for part in before] == ["b"]
     assert planned(service, positions) == before
+
+
+@pytest.mark.parametrize("kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"])
+def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_horizon(kind):
+    entry = {"iteratorType": kind, "iteratorPosition": "7"}
+    properties = Properties({STARTS.key: json.dumps({"a": entry})})
+    positions = ReadPositions.parse(properties, ["s"], END.arrival_ms)
+    shard = Shard("s", "a", starting_sequence_number="7")
+    assert positions.of(shard)[0] == OLDEST
+    later = replace(shard, starting_sequence_number="6")
+    if kind == "AT_SEQUENCE_NUMBER":
+        assert positions.of(later)[0] == StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "7")
+    else:
+        with pytest.raises(ConfigurationError, match=r"'7'.*a start behind a record or at the tip is for queries"):
+            positions.of(later)
 
 
 def test_an_end_now_waits_until_every_record_before_it_can_be_read():

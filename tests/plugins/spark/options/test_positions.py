@@ -39,8 +39,8 @@ def test_start_and_end_at_a_time(time):
 def test_positions_by_shard_choose_the_shards():
     positions = parsed(startingPosition='{"a": "TRIM_HORIZON", "b": "5"}', endingPosition='{"a": "17", "b": "NOW"}')
     assert positions.shards == {"a", "b"}
-    assert positions.of("a") == (StartingPosition.trim_horizon(), EndPosition(NOW, 17))
-    assert positions.of("b") == (StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "5"), EndPosition(NOW))
+    assert positions.of(Shard("s", "a")) == (StartingPosition.trim_horizon(), EndPosition(NOW, 17))
+    assert positions.of(Shard("s", "b")) == (StartingPosition(PositionType.AT_SEQUENCE_NUMBER, "5"), EndPosition(NOW))
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,11 @@ def test_s5_a_record_that_is_past_retention_is_a_loss(kinesis, tmp_path, start, 
     found = delivered(kinesis, tmp_path / "other", {"a": start}, **{"flink.state.dataloss": "CONTINUE"})
     assert found[-1] == ("s/a", "3")
     assert "going on at the oldest record" in caplog.text
+
+
+@pytest.mark.parametrize("start", ["0", after("0")])
+def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_its_oldest_record(kinesis, tmp_path, start):
+    kinesis.add("a", [2, 3], starting_sequence_number="0")
+    kinesis.add("empty", [], starting_sequence_number="0")
+    found = delivered(kinesis, tmp_path, {"a": start, "empty": start})
+    assert found == [("s/a", "1"), ("s/a", "2")]

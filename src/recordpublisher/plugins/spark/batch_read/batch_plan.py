@@ -66,7 +66,7 @@ def shard_ranges(
         shards = service.list_shards(stream)
         _check_exist(stream, shards, positions)
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
-        ranges += [ShardRange(shard, *positions.of(shard.shard_id)) for shard in chosen]
+        ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]
     return ranges
 
 

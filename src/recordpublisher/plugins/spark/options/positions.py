@@ -13,6 +13,7 @@ from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSIT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import text
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shards import Shard
 
 from .starts import START_OPTION, json_by_shard, sequence_number, starts_by_shard
 
@@ -87,9 +88,14 @@ class ReadPositions:
         named = self.starts if self.starts is not None else self.ends
         return None if named is None else frozenset(named)
 
-    def of(self, shard_id: str) -> tuple[StartingPosition, EndPosition]:
-        """Start and end of a shard."""
-        return (self.starts or {}).get(shard_id, self.start), (self.ends or {}).get(shard_id, self.end)
+    def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
+        """Start and end of a shard. Raises: ConfigurationError for a start behind a record: a range includes its start."""
+        start = (self.starts or {}).get(shard.shard_id, self.start)
+        if shard.begins_at(start.sequence_number):
+            start = StartingPosition.trim_horizon()
+        if start.type is PositionType.AFTER_SEQUENCE_NUMBER or start.skip_through is not None:
+            raise _only_for_queries(start.sequence_number)
+        return start, (self.ends or {}).get(shard.shard_id, self.end)
 
 
 def _start(properties: Properties) -> StartingPosition:
@@ -117,13 +123,15 @@ def _starts(properties: Properties, streams: Sequence[str]) -> dict[str, Startin
 
 
 def _start_of(state: ShardState) -> StartingPosition:
-    """A range includes its start. Raises: ConfigurationError for a start that is only for queries."""
-    if state.position is not None or state.ended or state.start.type is PositionType.LATEST:
-        reason = "a start behind a record or at the tip is for queries"
-        raise ConfigurationError(
-            START_OPTION, str(state.position or "LATEST or SHARD_END"), _VALID_START, reason=reason
-        )
-    return state.start
+    """Raises: ConfigurationError for a start that is only for queries."""
+    if state.ended or state.start.type is PositionType.LATEST:
+        raise _only_for_queries("LATEST or SHARD_END")
+    return state.start if state.position is None else StartingPosition.after(state.position)
+
+
+def _only_for_queries(given: object) -> ConfigurationError:
+    reason = "a start behind a record or at the tip is for queries"
+    return ConfigurationError(START_OPTION, str(given), _VALID_START, reason=reason)
 
 
 def _ends(given: str, now: EndPosition) -> dict[str, EndPosition]:

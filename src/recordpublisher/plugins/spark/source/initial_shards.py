@@ -63,12 +63,20 @@ def _states(
     states = []
     for shard in listed:
         if shard.key in named:
-            states.append((shard, replace(starts[shard.shard_id], parents=shard.parents)))
+            states.append((shard, replace(_from_beginning(shard, starts[shard.shard_id]), parents=shard.parents)))
         elif shard.key not in read_before:
             follows = bool(named & ancestor_keys([shard], by_key))
             begin = StartingPosition.trim_horizon() if follows else start
             states.append((shard, ShardState(begin, parents=shard.parents)))
     return states
+
+
+def _from_beginning(shard: Shard, state: ShardState) -> ShardState:
+    """A start at the number that Kinesis lists for the shard's beginning, or behind it, is TRIM_HORIZON: nothing lies before."""
+    asked = _given_position(state)
+    if state.ended or asked is None or not shard.begins_at(asked.sequence):
+        return state
+    return replace(state, start=StartingPosition.trim_horizon(), position=None)
 
 
 def _check_still_there(states: Sequence[tuple[Shard, ShardState]], service: PlanningPort, accepts_loss: bool) -> None:
