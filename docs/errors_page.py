@@ -158,7 +158,8 @@ SUBJECTS = (
     ),
     _subject(
         "Plugins",
-        "A package with an entry point `recordpublisher` cannot be used, two packages register one name, or a publisher breaks its contract.",
+        "A package with an entry point `recordpublisher` cannot be used, two packages register one name, or a publisher breaks its "
+        "contract.",
         "`recordpublisher plugins` lists them. Repair or uninstall the package that the message names.",
         "PluginError",
     ),

@@ -55,7 +55,8 @@ def link_target(link):
 def test_nothing_generic_lands_on_the_top_level(names):
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
 
-    assert top == {"recordpublisher", "pyspark_recordpublisher.py", "pytest_recordpublisher.py"}
+    formats = {"pyspark_recordpublisher.py", "pyspark_recordpublisher_format.py"}
+    assert top == {"recordpublisher", "pytest_recordpublisher.py", *formats}
 
 
 def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -20,6 +21,14 @@ KinesisSource({"stream": "orders", "aws.region": "us-east-1", "metadatalocation"
 found = {name.partition(".")[0] for name in sys.modules}
 print(*sorted(found & {"botocore", "aiobotocore", "boto3", "aiohttp", "sqlalchemy", "pyarrow", "google"}))
 """
+
+
+def test_the_format_has_a_second_name_for_where_kinesis_is_taken():
+    names = [
+        importlib.import_module(module).DefaultSource.name()
+        for module in ("pyspark_recordpublisher", "pyspark_recordpublisher_format")
+    ]
+    assert names == ["kinesis", "recordpublisher"]
 
 
 def test_c2_a_batch_read_needs_no_place_for_claims_and_a_query_does():

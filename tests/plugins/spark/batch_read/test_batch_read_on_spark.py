@@ -47,11 +47,12 @@ def test_an_end_by_shard_is_the_start_of_the_next_read_also_of_one_column(spark,
     assert numbers_in(chosen.load()) == list(range(25, 40))
 
 
-def test_a_temporary_view_is_a_batch_read(spark, kinesis):
-    stream = kinesis("batch-view", 1)
+@pytest.mark.parametrize("name", ["kinesis", "recordpublisher"])
+def test_a_temporary_view_is_a_batch_read_by_each_name_of_the_format(spark, kinesis, name):
+    stream = kinesis(f"batch-view-{name}", 1)
     stream.put(20)
     given = ", ".join(f"`{key}` '{value}'" for key, value in options_of(stream).items())
-    spark.sql(f"CREATE TEMPORARY VIEW batch_view USING kinesis OPTIONS ({given})")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW batch_view USING {name} OPTIONS ({given})")
     stream.put(20)
     assert [row.n for row in spark.sql("SELECT count(*) AS n FROM batch_view").collect()] == [20]
 
