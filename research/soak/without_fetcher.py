@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher import startup
 from recordpublisher.fetcher.checkpoints import restore, restored_listing
-from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
+from recordpublisher.fetcher.ownership.fixed_ownership import FixedOwnership
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
@@ -27,7 +27,7 @@ def failed_discovery_never_ends_a_job() -> Patches:
 
 
 def child_shards_are_used_at_once() -> Patches:
-    return [replace_attribute(ShardLifecycle, "on_children_found", nothing)]
+    return [replace_attribute(FixedOwnership, "add_children", nothing)]
 
 
 def parents_come_before_children() -> Patches:

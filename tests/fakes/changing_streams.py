@@ -2,8 +2,8 @@
 
 import asyncio
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.shards.stream_list import StreamList
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -45,7 +45,7 @@ def job(source, listed, story, sink=None, properties=None, **parts):
     async def run():
         streams = StreamList(listed.names, listed.look, LOOK)
         dependencies = fetcher_dependencies(source, sink or RecordingSink(), properties, streams=streams, **parts)
-        fetcher = SubtaskFetcher(dependencies)
+        fetcher = build_fetcher(dependencies)
         await fetcher.open()
         running = asyncio.create_task(fetcher.run())
         try:

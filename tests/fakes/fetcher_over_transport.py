@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
@@ -56,7 +57,7 @@ def fetcher_over(
         factory = PollingRecordPublisherFactory(given, service=client, clock=clock)
     lister = StreamLister(factory, given, {STREAM: stream}, clock, client)
     settings = FetcherSettings.of(given)
-    return SubtaskFetcher(
+    return build_fetcher(
         FetcherDependencies(
             factory=factory,
             discovery=ShardDiscovery(lister, [STREAM], settings.discovery_interval_ms),

@@ -12,6 +12,7 @@ from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
@@ -153,7 +154,7 @@ def make_fetcher(
     source: ScriptedSource, sink: Sink, properties: dict[str, Any] | None = None, **more: Any
 ) -> SubtaskFetcher:
     """A fetcher over a scripted source; event times are the payloads."""
-    return SubtaskFetcher(fetcher_dependencies(source, sink, properties, **more))
+    return build_fetcher(fetcher_dependencies(source, sink, properties, **more))
 
 
 TIP = Bounds(stop_at_tip=True, max_time=600)

@@ -13,16 +13,24 @@ START = StartingPosition.trim_horizon()
 
 
 class Notices(ShardListener):
-    """Records which shards have changed, and which have ended; `on_change` follows from each change."""
+    """Records which shards have changed, and which have ended; `on_change` and `on_emission` follow from each."""
 
-    def __init__(self, on_change: Callable[[ShardEntry], None] = lambda entry: None) -> None:
+    def __init__(
+        self,
+        on_change: Callable[[ShardEntry], None] = lambda entry: None,
+        on_emission: Callable[[ShardEntry, RecordBatch], None] = lambda entry, batch: None,
+    ) -> None:
         self.changed: list[ShardEntry] = []
         self.ended: list[ShardEntry] = []
         self._on_change = on_change
+        self._on_emission = on_emission
 
     def on_changed(self, entry: ShardEntry) -> None:
         self.changed.append(entry)
         self._on_change(entry)
+
+    def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        self._on_emission(entry, batch)
 
     def on_ended(self, entry: ShardEntry) -> None:
         self.ended.append(entry)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -51,7 +51,7 @@ def test_every_part_is_closed_although_one_fails_to_close():
     )
 
     async def job():
-        fetcher = SubtaskFetcher(parts)
+        fetcher = build_fetcher(parts)
         await fetcher.open()
         with pytest.raises(OSError, match="factory cannot be closed"):
             await fetcher.close()
@@ -66,7 +66,7 @@ def test_a_fetcher_can_be_closed_before_it_was_opened():
     parts = fetcher_dependencies(closing.watch(ScriptedSource(), "factory"), RecordingSink())
 
     async def job():
-        await SubtaskFetcher(parts).close()
+        await build_fetcher(parts).close()
 
     run_virtual(job())
 

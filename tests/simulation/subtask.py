@@ -12,6 +12,7 @@ from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import FunctionTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
@@ -20,7 +21,6 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.fetcher.watermark_functions import emit_limit
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -125,7 +125,7 @@ class Subtask:
         self._tracker = tracker_of(properties, self.process)
         self._report_to_tracker, self._tracker.report = self._tracker.report, self._on_report  # type: ignore[method-assign]
         self.sink = CheckedSink(self, job_run.sink_cost)
-        self.fetcher = SubtaskFetcher(self._parts(properties, simulator, stream, checkpoints))
+        self.fetcher = build_fetcher(self._parts(properties, simulator, stream, checkpoints))
         self.running = self.process.spawn(self._run())
 
     def stop(self) -> asyncio.Task[Any]:

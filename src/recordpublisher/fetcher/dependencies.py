@@ -22,7 +22,7 @@ from .shards.discovery import ShardDiscovery
 from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
 from .shards.stream_list import StreamList
-from .sink import Sink, SinkContext, State
+from .sink import Sink, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,3 @@ class FetcherDependencies:
     def is_ours(self, shard: Shard) -> bool:
         """Whether this subtask reads the shard (S9)."""
         return self.assigner(shard, self.parallelism) == self.subtask
-
-    def sink_context(self, request_checkpoint: Callable[[], None], resume_writing: Callable[[], None]) -> SinkContext:
-        """What the sink receives when it is opened."""
-        return SinkContext(
-            self.subtask, self.parallelism, tuple(self.streams), request_checkpoint, resume_writing=resume_writing
-        )

@@ -25,7 +25,6 @@ from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, state
 from .coordination.active_minimum import ActiveMinimum
 from .dependencies import FetcherDependencies
 from .shards.missing_shards import MissingShards
-from .shards.retention_check import RetentionCheck
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
@@ -68,15 +67,13 @@ class OpenedJob:
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
-async def open_job(
-    dependencies: FetcherDependencies, context: SinkContext, retention: RetentionCheck | None, missing: MissingShards
-) -> OpenedJob:
+async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
     """Open the sink, restore, list the shards, pin a LATEST start.
 
     For each shard the newer generation of `restore=` and the state store is used: a job that is started again with the same arguments
     resumes from its last checkpoint. What the sink has stored takes precedence over both.
     """
-    job, order_of = dependencies, dependencies.factory.order_of
+    order_of = job.factory.order_of
     sink_state = await job.sink.open(context)
     generation, stored = (0, []) if job.checkpoints is None else await job.checkpoints.open()
     restored = merge_snapshots([*job.restore, *stored], order_of)
@@ -85,7 +82,7 @@ async def open_job(
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
-    await check_for_data_loss(listed, restored, opened, job, retention, missing)
+    await check_for_data_loss(listed, restored, opened, job, missing)
     start, pinned_ms = await _pinned_start(restored, job)
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
@@ -110,7 +107,6 @@ async def check_for_data_loss(
     restored: RestoredState,
     streams: Collection[str],
     job: FetcherDependencies,
-    retention: RetentionCheck | None,
     missing: MissingShards,
 ) -> None:
     """Fail for what is lost. A job that goes on without it counts the gap where its reader meets it.
@@ -119,7 +115,7 @@ async def check_for_data_loss(
     """
     lost = list(filter(missing.is_expired, shards_no_longer_listed(listed, restored, streams)))
     old = old_shards(restored, job.clock.now_ms())
-    if retention is not None and old:
+    if (retention := job.retention) is not None and old:
         of_old = {key.rsplit("/", 1)[0] for key in old} & set(streams)
         oldest = {stream: await retention.oldest_retained_ms(stream) for stream in of_old}
         lost += shards_with_unread_children(listed, restored, oldest)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from recordpublisher.fetcher.elastic.elastic_fetcher import ElasticFetcher, elastic_fetcher
+from recordpublisher.fetcher.assembly import build_fetcher
+from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
+from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.leases.worker import Worker
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -71,7 +75,7 @@ class TimedSink(RecordingSink):
 class FetcherProcess:
     """Owns one fetcher and its run."""
 
-    fetcher: ElasticFetcher | SubtaskFetcher
+    fetcher: SubtaskFetcher
     running: asyncio.Task[None]
 
     async def start(self) -> Self:
@@ -94,8 +98,6 @@ class FetcherProcess:
 class ElasticProcess(FetcherProcess):
     """A worker of the group."""
 
-    fetcher: ElasticFetcher
-
     def __init__(
         self,
         source: ScriptedSource,
@@ -104,6 +106,8 @@ class ElasticProcess(FetcherProcess):
         properties: dict[str, object],
         streams: Sequence[str],
         latest_ms: int | None = None,
+        *,
+        chance: random.Random,
     ) -> None:
         self.store = store
         self.sink = sink
@@ -112,7 +116,24 @@ class ElasticProcess(FetcherProcess):
             dependencies = replace(
                 dependencies, start=StartingPosition.latest(), pin_latest=lambda stream: asyncio.sleep(0, latest_ms)
             )
-        self.fetcher = elastic_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
+        self.fetcher = build_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION), chance=chance))
+
+    @property
+    def leased(self) -> LeasedShards:
+        return self._ownership.leased
+
+    @property
+    def worker(self) -> Worker:
+        """The life that runs now, or ran last."""
+        worker = self._ownership.lives.worker
+        assert worker is not None
+        return worker
+
+    @property
+    def _ownership(self) -> LeasedOwnership:
+        ownership = self.fetcher._ownership
+        assert isinstance(ownership, LeasedOwnership)
+        return ownership
 
     @property
     def shards(self) -> set[str]:
@@ -128,6 +149,7 @@ class ElasticProcesses:
         self.store = MemoryStore()
         self.rows: list[tuple[str, int]] = []
         self._cost = cost
+        self._chance = random.Random(0)
         self.sent: set[tuple[str, int]] = set()
         for number in range(shards):
             self.source.add(f"shard-{number}", stream=streams[number % len(streams)])
@@ -143,7 +165,7 @@ class ElasticProcesses:
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         sink = sink or TimedSink(self.rows, self._cost)
-        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms).start()
+        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms, chance=self._chance).start()
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

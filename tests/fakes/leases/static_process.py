@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 
 from .elastic_processes import ConnectedStore, ElasticProcesses, FetcherProcess, TimedSink
 from fakes.scripted_source import fetcher_dependencies
@@ -14,7 +14,7 @@ class StaticProcess(FetcherProcess):
 
     def __init__(self, group: ElasticProcesses, subtask: int = 0, parallelism: int = 1) -> None:
         states = SnapshotStore(ConnectedStore(group.store))
-        self.fetcher = SubtaskFetcher(
+        self.fetcher = build_fetcher(
             fetcher_dependencies(
                 group.source,
                 TimedSink(group.rows, 0.0),

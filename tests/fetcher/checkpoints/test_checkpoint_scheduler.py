@@ -18,10 +18,10 @@ def keep(interval_ms, *events, cost=0.0, seconds=10.0):
             await asyncio.sleep(cost)
             taken.append((began, loop.time()))
 
-        keeper = CheckpointScheduler(interval_ms, take)
+        keeper = CheckpointScheduler(interval_ms)
         for moment, name in [*events, (seconds, "stop")]:
             loop.call_later(moment, getattr(keeper, name))
-        await keeper.run()
+        await keeper.run(take)
         return loop.time()
 
     return run_virtual(job()), taken

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
@@ -112,7 +113,7 @@ class Job:
         sink = SlowSink(self._cost, self._write)
         properties = {"flink.shard.discovery.intervalmillis": 2_000, **given}
         parts = fetcher_dependencies(self._source, sink, properties, tracker=self._tracker)
-        return SubtaskFetcher(
+        return build_fetcher(
             replace(
                 parts,
                 assigner=lambda shard, count: ord(shard.shard_id) % count,

@@ -265,3 +265,18 @@ def test_a_shard_that_a_replaced_worker_had_read_to_its_end_is_read_again():
 
     group, moved = run_virtual(story())
     assert group.rows.count((moved, 0)) == 2
+
+
+def test_a_run_of_the_same_processes_is_repeated_to_the_name_and_the_second():
+    async def story():
+        group = ElasticProcesses(shards=8)
+        first, second = await group.join_two()
+        group.send()
+        await group.wait_until_all_is_written()
+        moments = [process.sink.times for process in (first, second)]
+        names = [process.store.workers for process in (first, second)]
+        await first.stop()
+        await second.stop()
+        return moments, names, asyncio.get_running_loop().time()
+
+    assert run_virtual(story()) == run_virtual(story())

@@ -24,10 +24,10 @@ async def fetcher_without_group(records=25, **properties):
     process = await group.join(**properties)
     process.store.is_cut = True
     await asyncio.sleep(0.1)
-    leased = process.fetcher.leased
+    leased = process.leased
     permission = WritePermission(VirtualClock(), 1e9)
     permission.confirm(permission.send_time())
-    process.fetcher.current.worker.permission = permission
+    process.worker.permission = permission
     yield group, process, leased
     await process.kill()
 

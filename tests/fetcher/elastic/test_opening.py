@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -45,7 +45,7 @@ class KeepingSink(RecordingSink):
 
 
 def fetcher_of(store, sink):
-    return elastic_fetcher(fetcher_dependencies(ScriptedSource(), sink), ElasticGroup(store, LeaseSettings(DURATION)))
+    return build_fetcher(fetcher_dependencies(ScriptedSource(), sink), ElasticGroup(store, LeaseSettings(DURATION)))
 
 
 def test_positions_of_a_fixed_number_of_subtasks_are_refused():

@@ -52,7 +52,7 @@ class Scene:
         )
         self.emitter = Emitter(self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned)
         self.emitter.start(self.termination)
-        self.notices = Notices(self.emitter.on_changed)
+        self.notices = Notices(self.emitter.on_changed, self.emitter.on_emitted)
 
     async def poisoned(self, batch):
         self.sink.calls.append(("poisoned", len(batch.poisoned)))

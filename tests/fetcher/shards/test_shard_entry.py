@@ -38,7 +38,7 @@ def test_the_position_moves_behind_what_was_emitted():  # S1
     one = entry()
     one.reading.queue.push(watermarked(10, 20, 30))
     part, _ = one.take(2)
-    one.advance(part, late=0, now_ms=5)
+    one.advance(part, global_watermark=None, now_ms=5)
 
     assert (one.state.position, one.state.watermark, one.state.arrival_ms) == (SequenceNumber("1"), 20, 1000)
     assert (one.emission.records, one.emission.last_emit_ms) == (2, 5)
@@ -48,7 +48,7 @@ def test_the_position_moves_behind_what_was_emitted():  # S1
 def test_a_marker_moves_the_continuation_only():  # F6
     one = entry()
     one.emission.state = replace(one.state, position=SequenceNumber("3"), watermark=8)
-    one.advance(marker("7"), late=0, now_ms=5)
+    one.advance(marker("7"), global_watermark=None, now_ms=5)
 
     assert (one.state.position, one.state.continuation, one.state.watermark) == (SequenceNumber("3"), "7", 8)
     assert one.emission.last_emit_ms is None
@@ -56,15 +56,15 @@ def test_a_marker_moves_the_continuation_only():  # F6
 
 def test_a_record_after_a_marker_makes_its_continuation_obsolete():  # F6
     one = entry()
-    one.advance(marker("7"), late=0, now_ms=5)
-    one.advance(watermarked(1, first=9), late=0, now_ms=5)
+    one.advance(marker("7"), global_watermark=None, now_ms=5)
+    one.advance(watermarked(1, first=9), global_watermark=None, now_ms=5)
 
     assert one.state.continuation is None
 
 
 def test_a_batch_whose_records_were_all_dropped_moves_the_position():  # P1, S7
     one = entry()
-    one.advance(replace(watermarked(), read_position=SequenceNumber("4")), late=0, now_ms=5)
+    one.advance(replace(watermarked(), read_position=SequenceNumber("4")), global_watermark=None, now_ms=5)
 
     assert one.state.position == SequenceNumber("4")
 
@@ -73,10 +73,10 @@ def test_a_shard_ends_with_its_last_emission():  # S2
     one = entry(stage=ShardStage.DRAINING)
     one.reading.queue.push(watermarked(1, 2))
     first, _ = one.take(1)
-    one.advance(first, late=0, now_ms=5)
+    one.advance(first, global_watermark=None, now_ms=5)
     assert (one.stage, one.state.ended) == (ShardStage.DRAINING, False)
     last, _ = one.take(1)
-    one.advance(last, late=0, now_ms=5)
+    one.advance(last, global_watermark=None, now_ms=5)
 
     assert (one.stage, one.state.ended) == (ShardStage.ENDED, True)
 
@@ -115,7 +115,7 @@ def test_a_shard_has_not_ended_while_its_last_batch_is_being_written_nor_when_th
     batch, _ = one.take(1)
     one.end_of_reading(())
     assert (one.stage, notices.ended) == (ShardStage.DRAINING, [])
-    one.advance(batch, late=0, now_ms=5)
+    one.advance(batch, global_watermark=None, now_ms=5)
 
     assert (one.stage, notices.ended) == (ShardStage.ENDED, [one])
 
@@ -135,7 +135,7 @@ def test_nothing_follows_from_what_happens_to_a_removed_shard():
     batch, _ = one.take(1)
     notices.changed.clear()
     one.remove()
-    one.advance(batch, late=0, now_ms=5)
+    one.advance(batch, global_watermark=None, now_ms=5)
 
     assert (notices.changed, notices.ended, one.state.ended) == ([], [], True)
 

@@ -19,7 +19,8 @@ class Scene:
 
     def __init__(self, is_endless=False, **more):
         self.tracker, self.clock, self.notices = InProcessTracker(), StoppedClock(), Notices()
-        self.table = ShardTable(self.tracker.is_finished, listener=self.notices)
+        self.table = ShardTable(self.tracker.is_finished)
+        self.table.tell(self.notices)
         self.ended_parents = EndedParentHold(
             self.table, self.tracker, 30_000, self.clock, lambda: None, lambda stream: is_endless
         )

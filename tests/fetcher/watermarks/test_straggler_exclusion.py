@@ -42,7 +42,8 @@ class Changed:
 class Scene:
     def __init__(self, max_lag_ms, **watermarks):
         self.changed = Changed()
-        self.table, self.tracker = ShardTable(listener=self.changed), InProcessTracker()
+        self.table, self.tracker = ShardTable(), InProcessTracker()
+        self.table.tell(self.changed)
         for name, watermark in watermarks.items():
             made = entry(name, watermark=watermark)
             in_stage(self.table.add(made.shard, made.state), ShardStage.READING)

@@ -46,7 +46,7 @@ def test_a_process_that_is_asked_to_leave_ends_without_a_repeat():
         group = ElasticProcesses(shards=4)
         first, second = await group.join_two()
         group.send()
-        worker = first.fetcher.current.worker.name
+        worker = first.worker.name
         await drain(GroupStore(group.store, 5.0), worker)
         group.send()
         await first.running

@@ -18,9 +18,8 @@ class CheckpointScheduler:
     It is stopped and never cancelled, so that a flush or store is never cut off.
     """
 
-    def __init__(self, interval_ms: int, take: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, interval_ms: int) -> None:
         self._seconds = None if interval_ms < 0 else interval_ms / 1000
-        self._take = take
         self._requested = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -37,7 +36,7 @@ class CheckpointScheduler:
         self._stopping.set()
         self._requested.set()
 
-    async def run(self) -> None:
+    async def run(self, take: Callable[[], Awaitable[object]]) -> None:
         """Take checkpoints until stopped. Raises: FencedError, SinkError, StateError."""
         earliest = 0.0
         while not self._stopping.is_set():
@@ -45,5 +44,5 @@ class CheckpointScheduler:
                 await wait_at_most(self._stopping, earliest - asyncio.get_running_loop().time())
             self._requested.clear()
             if not self._stopping.is_set():
-                await self._take()
+                await take()
                 earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS

@@ -7,20 +7,22 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
+from ..checkpointer import Snapshotter
+from ..dependencies import FetcherDependencies
 from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
 from ..leases.planning.shard_loads import LoadRate
 from ..leases.shard_readers import ReadPositions
+from ..pipeline.bad_record_handler import BadRecordHandler
+from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardStage
 from ..shards.shard_state import ShardState
-from ..shards.stream_list import StreamList
-from ..sink import Checkpoint, Sink
-from ..snapshotter import Snapshotter
+from ..shards.shard_table import ShardTable
+from ..sink import Checkpoint
 
 
 class Begun(NamedTuple):
@@ -39,26 +41,36 @@ class LeasedShards:
     """
 
     def __init__(
-        self, shards: ShardLifecycle, snapshotter: Snapshotter, sink: Sink, clock: Clock, streams: StreamList
+        self,
+        job: FetcherDependencies,
+        table: ShardTable,
+        shards: ShardLifecycle,
+        emitter: Emitter,
+        bad_records: BadRecordHandler,
+        snapshotter: Snapshotter,
     ) -> None:
+        self._table = table
         self._shards = shards
+        self._emitter = emitter
+        self._bad_records = bad_records
         self._snapshotter = snapshotter
-        self._sink = sink
-        self._clock = clock
-        self._streams = streams
+        self._tracker = job.tracker
+        self._sink = job.sink
+        self._clock = job.clock
+        self._streams = job.streams
         self._known: dict[str, Shard] = {}
         self._begun: dict[str, Begun] = {}
         self._rates: dict[str, LoadRate] = {}
         self._leases = 0
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
-        self.worker_positions = sink.worker_positions()
+        self.worker_positions = job.sink.worker_positions()
         """Of a sink that keeps positions."""
 
     @property
     def unknown(self) -> set[str]:
         """The shards that were begun and that no listing has shown yet. Not those of streams that are not read."""
-        return {key for key in filter(self._is_read, self._begun) if key not in self._shards.table}
+        return {key for key in filter(self._is_read, self._begun) if key not in self._table}
 
     def on_listed(self, listed: Iterable[Shard]) -> None:
         """All shards were listed: read those that wait for it."""
@@ -73,9 +85,7 @@ class LeasedShards:
         A shard that has ended stays until its children have leases.
         """
         stopped = [
-            entry
-            for entry in self._shards.table
-            if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
+            entry for entry in self._table if not self._is_read(entry.key) and entry.stage is not ShardStage.ENDED
         ]
         if stopped:
             await self._shards.stop_shards(entry.key for entry in stopped)
@@ -83,7 +93,7 @@ class LeasedShards:
             if not entry.is_removed and entry.key in self._begun and not self._is_read(entry.key):
                 self._begun[entry.key] = self._begun[entry.key]._replace(state=entry.snapshot_state)
                 self._shards.drop_shards([entry.key])
-        await self._shards.readers.wait_for_abandoned()
+        await self._shards.wait_for_stopped_readers()
         if self.unknown:
             self.has_unknown.set()
 
@@ -92,7 +102,7 @@ class LeasedShards:
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Read a shard from this state on. Of one that others have read further before they were sealed, records may be late (E8)."""
         self._sink.assigned([shard])
-        below = self._shards.alignment.global_watermark if is_taken_over else None
+        below = self._tracker.current() if is_taken_over else None
         self._leases += 1
         self._begun[shard] = Begun(state, self._leases, below)
         self._add(shard)
@@ -116,7 +126,7 @@ class LeasedShards:
     @property
     def records_in_write(self) -> int:
         """How many records the sink is writing now."""
-        return self._shards.emitter.records_in_write
+        return self._emitter.records_in_write
 
     def drop_all(self) -> None:
         """Forget every shard."""
@@ -125,10 +135,10 @@ class LeasedShards:
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
-        async with self._shards.emitter.between_writes():
+        async with self._emitter.between_writes():
             positions = {key: self._position(key) for key in self._begun}
             if self.worker_positions is not None:
-                await self._shards.bad_records.flush()
+                await self._bad_records.flush()
                 yield ReadPositions(positions)
                 return
             found = await self._flush(positions, may_be_partial)
@@ -141,13 +151,13 @@ class LeasedShards:
     @property
     def is_held(self) -> bool:
         """Whether alignment holds a shard back."""
-        return any(entry.status.held_since is not None for entry in self._shards.table)
+        return any(entry.status.held_since is not None for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
         """Bytes a second of each shard over about the last minute, if it was read for a minute."""
         now = self._clock.monotonic()
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
-        for entry in self._shards.table:
+        for entry in self._table:
             if (rate := self._rates.get(entry.key)) is not None:
                 rate.observe(entry.emission.payload_bytes, now)
                 if (load := rate.bytes_per_second) is not None:
@@ -160,7 +170,7 @@ class LeasedShards:
         """Flush the sink. It may return older entries; one counts only if it is of the same lease: the shard may have been away since."""
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
-        await self._shards.bad_records.flush()
+        await self._bad_records.flush()
         confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if confirmed is None:
             return ReadPositions(positions)
@@ -181,14 +191,13 @@ class LeasedShards:
     def _add(self, key: str) -> None:
         if not self._is_read(key):
             return
-        shard = self._known.get(key) or self._shards.table.listed_shards().get(
-            key
-        )  # a child that its parent's end has named
+        # The end of a parent may have named a child that no listing has shown yet.
+        shard = self._known.get(key) or self._table.listed_shards().get(key)
         if shard is None:
             self.has_unknown.set()
             return
         begun = self._begun[key]
-        entry = self._shards.table.add(
+        entry = self._table.add(
             shard, begun.state, owned_since_ms=self._clock.now_ms(), taken_over_below=begun.taken_over_below
         )
         self._rates[key] = LoadRate(self._clock.monotonic())
@@ -196,17 +205,17 @@ class LeasedShards:
             entry.abandon()
 
     def _position(self, key: str) -> StoredPosition:
-        if key not in self._shards.table:
+        if key not in self._table:
             return StoredPosition(self._begun[key].state, is_idle=not self._is_read(key))
-        entry = self._shards.table[key]
+        entry = self._table[key]
         children = (
             {child.key: tuple(parent_keys(child)) for child in entry.reading.children} if entry.state.ended else {}
         )
         return StoredPosition(entry.snapshot_state, children, self._watermark(key).is_idle)
 
     def _watermark(self, key: str) -> ShardWatermark:
-        if key not in self._shards.table:
+        if key not in self._table:
             return ShardWatermark(self._begun[key].state.watermark, is_idle=not self._is_read(key))
-        entry = self._shards.table[key]
+        entry = self._table[key]
         is_idle = entry.stage is not ShardStage.ENDED and entry.is_open and not entry.is_active
         return ShardWatermark(entry.alignment_watermark, is_idle)

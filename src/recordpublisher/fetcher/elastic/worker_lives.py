@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
@@ -20,6 +19,7 @@ from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import LeaseSettings
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
+from ..ownership.shard_ownership import StartTask
 from ..pipeline.lease_gate import CurrentWorker
 from .leased_shards import LeasedShards
 from .sink_position_store import SinkPositionStore
@@ -29,11 +29,15 @@ log = logging.getLogger("recordpublisher.group")
 
 @dataclass(frozen=True, slots=True)
 class ElasticGroup:
-    """Where a group keeps its leases and positions, and its times. `job_name`: that of the job, if it has one."""
+    """Where a group keeps its leases and positions, and its times.
+
+    `job_name`: that of the job, if it has one. `chance`: for jitter, and for the names of workers, which are never used again.
+    """
 
     store: ConditionalStore
     settings: LeaseSettings
     job_name: str | None = None
+    chance: random.Random = field(default_factory=random.SystemRandom)
 
     @property
     def documents(self) -> GroupStore:
@@ -48,7 +52,6 @@ class WorkerLives:
         self,
         group: ElasticGroup,
         shards: LeasedShards,
-        listing: ShardListing,
         current: CurrentWorker,
         clock: Clock,
         *,
@@ -59,7 +62,6 @@ class WorkerLives:
         """`on_drain` is called when somebody has asked this process to leave."""
         self._group = group
         self._shards = shards
-        self._listing = listing
         self._current = current
         self._clock = clock
         self._job = job
@@ -79,10 +81,15 @@ class WorkerLives:
         """Whether other processes of the group go on."""
         return self._current.worker is not None and self._current.worker.has_others
 
-    def start(self, start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        """Join the group. `start_task` runs the work in a background task."""
+    @property
+    def worker(self) -> Worker | None:
+        """The one that runs now, or ran last."""
+        return self._current.worker
+
+    def start(self, start_task: StartTask, listing: ShardListing) -> None:
+        """Join the group. `listing`: of the shards that the group reads."""
         self._is_leaving = False
-        self._task = start_task(self._run())
+        self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
         """Store how far each shard was emitted, or is done with.
@@ -137,10 +144,10 @@ class WorkerLives:
         if self._current.worker is not None:
             await self._current.worker.seal()
 
-    async def _run(self) -> None:
+    async def _run(self, listing: ShardListing) -> None:
         while not self._is_leaving:
             self._shards.drop_all()
-            worker = self._join()
+            worker = self._join(listing)
             try:
                 await worker.run()
             except LateJoinError as error:
@@ -155,17 +162,18 @@ class WorkerLives:
                 log.info("worker %s has left its group", worker.name)
                 return
 
-    def _join(self) -> Worker:
-        name = secrets.token_hex(8)
+    def _join(self, listing: ShardListing) -> Worker:
+        name = f"{self._group.chance.getrandbits(64):016x}"
         kept = self._shards.worker_positions
         documents = self._group.documents
         worker = Worker(
             name,
             documents,
             self._shards,
-            self._listing,
+            listing,
             self._group.settings,
             self._clock,
+            jitter=self._group.chance,
             positions=None if kept is None else SinkPositionStore(kept, name, documents),
             counts=self._counts,
             on_drain=self._on_drain,

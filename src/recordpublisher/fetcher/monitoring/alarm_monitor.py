@@ -17,7 +17,7 @@ from ..watermarks.alignment import Alignment
 from .stall_detector import UnchangedTimer, WatermarkStallDetector
 from .status_log import blocked_by, last_response
 from .stuck_shard_detector import StuckShardDetector, WithheldShards
-from .unread_records_check import UnreadRecordsCheck
+from .unread_records_check import Monitored, UnreadRecordsCheck
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -43,6 +43,7 @@ class AlarmMonitor:
         alignment: Alignment,
         emitted: EmittedCounter,
         leases: LeaseCounts,
+        monitored: Monitored,
     ) -> None:
         self._dependencies = dependencies
         self._table = table
@@ -56,7 +57,7 @@ class AlarmMonitor:
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
         self._withheld = WithheldShards(leases, interval_ms, max_gap)
-        self._observer = UnreadRecordsCheck(dependencies, table, max_gap)
+        self._observer = UnreadRecordsCheck(dependencies, table, max_gap, monitored)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
 
     @property

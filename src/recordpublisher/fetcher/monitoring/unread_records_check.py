@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import about
@@ -14,7 +14,7 @@ from recordpublisher.publishers.shards import Shard
 from ..checkpoints.restore import initial_states
 from ..checkpoints.snapshot import merge_snapshots
 from ..dependencies import FetcherDependencies
-from ..shards.assignment import missing_reader_reason, monitored_shards
+from ..shards.assignment import missing_reader_reason
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
@@ -28,6 +28,8 @@ MIN_FRESH_SECONDS = 7.0
 """A read at the tip is valid for at least this long: a healthy subscription sends an event about every 5 s."""
 PARALLEL_TIP_REQUESTS = 8
 
+Monitored = Callable[[Iterable[Shard]], Mapping[str, tuple[Shard, int]]]
+"""Of the listed shards those that this subtask monitors for others, by key, each with its owner."""
 Observed = tuple[Shard, ShardState, ShardObservation]
 """An observation, with the state from whose position the shard's tip is requested if it is inconclusive."""
 
@@ -39,9 +41,12 @@ class UnreadRecordsCheck:
     shards. What others have stored is conclusive only if checkpoints are taken at least twice in an alarm interval.
     """
 
-    def __init__(self, dependencies: FetcherDependencies, table: ShardTable, fresh_seconds: float) -> None:
+    def __init__(
+        self, dependencies: FetcherDependencies, table: ShardTable, fresh_seconds: float, monitored: Monitored
+    ) -> None:
         self._dependencies = dependencies
         self._table = table
+        self._monitored = monitored
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
         settings = dependencies.settings
         has_store = dependencies.checkpoints is not None
@@ -56,8 +61,7 @@ class UnreadRecordsCheck:
 
     async def observe_all(self, blocked_by: str) -> list[ShardObservation]:
         """Observe every shard; `blocked_by` names what alignment waits for."""
-        job, own = self._dependencies, {entry.key for entry in self._table}
-        others = monitored_shards(self._table.listed_shards().values(), own, job.assigner, job.subtask, job.parallelism)
+        others = self._monitored(self._table.listed_shards().values())
         states = await self._states(bool(others) or any(map(self._waits_for_others, self._table)))
         return await self._with_tips([*self._own(states, blocked_by), *self._of_others(others, states)])
 

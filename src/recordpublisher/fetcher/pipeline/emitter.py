@@ -16,7 +16,6 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
-from ..watermarks.straggler_exclusion import count_late_after_idle
 from .bounds import Bounds, EndReason
 from .read_intake import ReadIntake
 from .suspension import SuspensionDetector
@@ -95,13 +94,15 @@ class Emitter:
             if (reason := self._run.end_reason()) is not None:
                 on_bounds_reached(reason)
                 break
-            selected = self._alignment.select_next() if self._sink.has_room() else None
+            selected = self._select_next()
             if selected is not None:
-                await self._emit(*selected)
+                if await self._emit(*selected):
+                    await self._emit_watermark()
+                    await self._yield_to_readers()
                 continue
             self._wake.clear()
             await self._emit_watermark()
-            if not self._sink.has_room() or self._alignment.select_next() is None:
+            if self._select_next() is None:
                 await self._wake.wait()
                 self._suspension.check()  # after a suspension idleness is judged again before anything is emitted (W7)
                 self._turn_began = self._clock.monotonic()
@@ -136,6 +137,11 @@ class Emitter:
         self.local_watermark.update(entry, holds_watermark)
         self._wake.set()
 
+    def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """A batch counts for the bounds of the run, and where shards take turns the next one's has come. `on_changed` follows."""
+        self._run.count_emitted(entry, batch)
+        self._alignment.on_emitted(entry)
+
     def on_removed(self, key: str) -> None:
         """A shard was removed."""
         self._run.remove(key)
@@ -161,24 +167,30 @@ class Emitter:
         async with self._sink_lock:
             pass
 
-    async def _emit(self, entry: ShardEntry, count: int) -> None:
-        """Write the next `count` records of a shard's first batch. There are three cases:
+    def _select_next(self) -> tuple[ShardEntry, int] | None:
+        """The shard that emits next, and how many records of its first batch: as alignment and the bounds allow, if the sink has room."""
+        selected = self._alignment.select_next() if self._sink.has_room() else None
+        if selected is None:
+            return None
+        entry, count = selected
+        return entry, self._run.max_emittable(entry, count)
+
+    async def _emit(self, entry: ShardEntry, count: int) -> bool:
+        """Write the next `count` records of a shard's first batch. Returns whether its position has moved. There are three cases:
 
         1. The batch has no records: only the position moves.
         2. It was written: the position moves in the same step (S1), still under the lock.
         3. The shard went away while the batch waited or was written: it only gives its memory back (P6).
         """
-        batch, freed = entry.take(self._run.max_emittable(entry, count))
+        batch, freed = entry.take(count)
         if len(batch) or batch.poisoned:
             async with self._sink_lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
         else:
             is_emitted = True
-            self._advance(entry, batch, late=0)
+            entry.advance(batch, None, self._clock.now_ms())
         self._intake.on_emitted(entry, freed)
-        if is_emitted:
-            await self._emit_watermark()
-            await self._yield_to_readers()
+        return is_emitted
 
     async def _may_write(self, entry: ShardEntry) -> bool:
         """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
@@ -191,8 +203,7 @@ class Emitter:
         return False
 
     async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Returns whether the shard was still there after the write, so that its position has moved."""
-        late = count_late_after_idle(batch, entry.state.watermark, self._alignment.global_watermark)
+        global_watermark = self._alignment.global_watermark
         if batch.poisoned:
             await self._handle_undeserialized(batch)
         if len(batch):
@@ -206,14 +217,8 @@ class Emitter:
         self.records += len(batch)
         if entry.is_removed:
             return False
-        self._run.count_emitted(entry, batch)
-        self._advance(entry, batch, late)
+        entry.advance(batch, global_watermark, self._clock.now_ms())
         return True
-
-    def _advance(self, entry: ShardEntry, batch: RecordBatch, late: int) -> None:
-        """The turn first, then the position: moving it tells everybody."""
-        self._alignment.on_emitted(entry)
-        entry.advance(batch, late, self._clock.now_ms())
 
     async def _yield_to_readers(self) -> None:
         """Let the readers run, also when the sink never waits (F1).

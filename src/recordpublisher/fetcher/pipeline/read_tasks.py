@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.log_fields import key_fields, log_fields
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -125,8 +124,3 @@ class ReadTasks:
         result = await ShardConsumer(publisher, decorator, self._intake.output_for(entry)).run()
         if result is RunResult.CANCELLED:
             raise asyncio.CancelledError
-
-
-def is_deleted_stream(error: BaseException) -> bool:
-    """Whether a reader ended because its stream was deleted (S8)."""
-    return isinstance(error, StreamNotFoundError)

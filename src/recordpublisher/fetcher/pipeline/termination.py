@@ -24,6 +24,7 @@ class TerminationCondition:
         self._done: set[str] = set()
         self._per_shard: dict[str, int] = {}
         self.until_event_time = bounds.until_event_time
+        self.max_time = bounds.max_time
         self.records = 0
         self.payload_bytes = 0
         self.has_shard_bounds = bounds.stop_at_tip or bounds.until_event_time is not None or bool(bounds.shard_limits)
@@ -127,6 +128,7 @@ class RunCompletion:
 
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
+        self._is_stopped = False
 
     @property
     def is_running(self) -> bool:
@@ -146,8 +148,10 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """A run starts."""
+        """A run starts; after `stop` it has ended already."""
         self._reason = asyncio.get_running_loop().create_future()
+        if self._is_stopped:
+            self.complete(EndReason.STOPPED)
 
     async def wait(self) -> EndReason:
         """Wait for the end of the run. Raises: the error that ended it."""
@@ -158,6 +162,11 @@ class RunCompletion:
         """End the run."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_result(reason)
+
+    def stop(self) -> None:
+        """End the run, and each later one as soon as it starts."""
+        self._is_stopped = True
+        self.complete(EndReason.STOPPED)
 
     async def complete_after(self, seconds: float | None) -> None:
         """End the run after this time; None: never."""

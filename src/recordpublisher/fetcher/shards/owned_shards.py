@@ -10,7 +10,6 @@ from recordpublisher.publishers.shards import Shard
 
 from .discovery import ShardDiscovery
 from .missing_shards import MissingShards
-from .shard_entry import ShardEntry
 from .shard_state import ShardState
 from .shard_table import ShardTable
 
@@ -90,18 +89,6 @@ class OwnedShards:
         await self._missing.check(self._table.update_listing(stream, listed), (stream,))
         for key in self._table.removable():
             self._table.remove(key)
-
-    def on_stream_deleted(self, entry: ShardEntry) -> None:
-        """The shard's stream was deleted: emit what was read, then remove the shard, so that no watermark waits for it."""
-        self._discovery.deleted.add(entry.shard.stream)
-        if entry.reading.queue or entry.emission.is_writing:
-            entry.end_of_reading(())
-        else:
-            self._table.remove(entry.key)
-
-    def is_stream_deleted(self, entry: ShardEntry) -> bool:
-        """Whether the shard's stream was deleted."""
-        return entry.shard.stream in self._discovery.deleted
 
     def _add_if_ours(self, shard: Shard, state: ShardState) -> None:
         if shard.key not in self._table and self._is_ours(shard):

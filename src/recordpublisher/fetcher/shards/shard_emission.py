@@ -38,10 +38,10 @@ class ShardEmission:
         """The run is over, and no write goes on."""
         self.is_writing = False
 
-    def advance(self, batch: RecordBatch, late: int, now_ms: int) -> None:
-        """Move the position behind a batch that was written. `late`: how many of its records are below the global watermark."""
+    def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
+        """Move the position behind a batch that was written. `global_watermark`: before the write."""
         self.is_writing = False
-        self._count_late(late)
+        self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
         self.state = _state_after(self.state, batch)
         if len(batch):
             self.records += len(batch)
@@ -108,3 +108,21 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
         watermark=watermark,
         arrival_ms=to_millis(batch.records[-1].arrival),
     )
+
+
+def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
+    """How many records are below the global watermark although they are not late in their shard.
+
+    Both watermarks are those before the write; after it the shard's next record counts already. A shard that watermarks wait for holds
+    the global watermark at its next record. So only a shard that was idle or excluded, or that started below (W5), has such records.
+    """
+    if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
+        return 0
+    own, count = shard_watermark, 0
+    for time, next_own in zip(batch.event_time_column, batch.watermarks or (), strict=True):
+        if time < global_watermark and (own is None or time >= own):
+            count += 1
+        own = next_own
+        if own >= global_watermark:
+            break
+    return count

@@ -39,6 +39,9 @@ class ShardListener:
     def on_changed(self, entry: ShardEntry) -> None:
         """Its queue, stage, idleness or part in watermarks changed."""
 
+    def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
+        """A batch of it was emitted; `on_changed` follows."""
+
     def on_ended(self, entry: ShardEntry) -> None:
         """Its last record was emitted (S2)."""
 
@@ -128,12 +131,13 @@ class ShardEntry:
         self.emission.begin_write(self.next_watermark)
         return self.reading.queue.pop(count)
 
-    def advance(self, batch: RecordBatch, late: int, now_ms: int) -> None:
-        """Move the position behind a batch that was written, of which `late` records are below the global watermark (Emitter).
+    def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
+        """Move the position behind a batch that was written, with the global watermark from before the write (Emitter).
 
         Emitting and advancing are one step (S1).
         """
-        self.emission.advance(batch, late, now_ms)
+        self.emission.advance(batch, global_watermark, now_ms)
+        self._listener.on_emitted(self, batch)
         self._on_progress()
 
     def exclude(self, is_excluded: bool) -> None:

@@ -21,9 +21,8 @@ class ShardTable:
         is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
         is_expired: Callable[[str], bool] = lambda key: True,
         is_endless: Callable[[str], bool] = lambda stream: False,
-        listener: ShardListener = NO_LISTENER,
     ) -> None:
-        self._listener = listener
+        self._listener: ShardListener = NO_LISTENER
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
         self._last_listing: dict[str, set[str]] = {}
@@ -34,6 +33,10 @@ class ShardTable:
         self._is_finished_elsewhere = is_finished_elsewhere
         self._is_expired = is_expired
         self._is_endless = is_endless
+
+    def tell(self, listener: ShardListener) -> None:
+        """From now on this listener is told what happens to shards that are added."""
+        self._listener = listener
 
     def __iter__(self) -> Iterator[ShardEntry]:
         return iter(tuple(self._entries.values()))

@@ -1,8 +1,6 @@
-"""StragglerDetector: which shards are so far behind that watermarks do not wait for them (W12). Late records after idleness."""
+"""StragglerDetector: which shards are so far behind that watermarks do not wait for them (W12)."""
 
 from __future__ import annotations
-
-from recordpublisher.publishers.records import RecordBatch
 
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_entry import ShardEntry
@@ -56,21 +54,3 @@ def watermark_of(entry: ShardEntry) -> int | None:
     if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
-
-
-def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
-    """How many records are below the global watermark although they are not late in their shard.
-
-    Both watermarks are those before the write; after it the shard's next record counts already. A shard that watermarks wait for holds
-    the global watermark at its next record. So only a shard that was idle or excluded, or that started below (W5), has such records.
-    """
-    if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
-        return 0
-    own, count = shard_watermark, 0
-    for time, next_own in zip(batch.event_time_column, batch.watermarks or (), strict=True):
-        if time < global_watermark and (own is None or time >= own):
-            count += 1
-        own = next_own
-        if own >= global_watermark:
-            break
-    return count

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
@@ -15,7 +16,6 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -70,7 +70,7 @@ class BoundedReader:
         parts = self._parts(shards, sink, frozenset(shard.key for shard in shards))
         if not is_replay:
             parts = replace(parts, retention=self._retention)
-        fetcher = SubtaskFetcher(parts)
+        fetcher = build_fetcher(parts)
         await fetcher.open()
         try:
             return await fetcher.run_bounded(bounds)

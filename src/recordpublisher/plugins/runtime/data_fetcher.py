@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.elastic.elastic_fetcher import elastic_fetcher
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
@@ -24,7 +24,6 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink, State
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
@@ -148,7 +147,7 @@ class DataFetcher:
             subtask=subtask,
             parallelism=parallelism,
         )
-        self._fetcher = SubtaskFetcher(dependencies) if group is None else elastic_fetcher(dependencies, group)
+        self._fetcher = build_fetcher(dependencies, group)
         self._handles_signals = handle_signals
         factory.prepare(list(names.given.values()))
 

@@ -171,7 +171,7 @@ class MapGroup(GroupEvents):
             process.sink._outcomes.fail(
                 SinkError("killed")
             )  # a write that waits ends, too, as does one that waits for a heartbeat
-            process.fetcher.leased.drop_all()
+            process.leased.drop_all()
             await process.sink.close()
             await process.kill()
 

@@ -97,7 +97,7 @@ class CopyGroup(GroupEvents):
             process = self.take_out()
             process.store.is_cut = True
             await process.sink.die()
-            process.fetcher.leased.drop_all()
+            process.leased.drop_all()
             await process.kill()
 
     async def change_rate(self):

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
-from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
@@ -63,7 +63,7 @@ async def copy():
     factory = FanOutRecordPublisherFactory(EFO, ports=source, clock=VirtualClock(), ref_counts=ConsumerRefCounts())
     discovery = ShardDiscovery(source, ("orders",), 10_000)
     parts = fetcher_dependencies(factory, sink, EFO, discovery=discovery, streams=("orders",))
-    fetcher = SubtaskFetcher(parts)
+    fetcher = build_fetcher(parts)
     await fetcher.open()
     clock = VirtualClock()
     running = asyncio.create_task(fetcher.run_bounded(Bounds(stop_at_tip=True)))

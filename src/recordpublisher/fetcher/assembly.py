@@ -1,0 +1,163 @@
+"""build_fetcher: makes the parts of a fetcher and gives each what it uses. The only place that knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.publishers.shards import Shard
+
+from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
+from .checkpoints.checkpoint_scheduler import CheckpointScheduler
+from .dependencies import FetcherDependencies
+from .elastic.group_entry import job_of
+from .elastic.group_tracker import GroupTracker
+from .elastic.lease_checkpointer import LeaseCheckpointer
+from .elastic.leased_ownership import LeasedOwnership
+from .elastic.leased_shards import LeasedShards
+from .elastic.worker_lives import ElasticGroup, WorkerLives
+from .leases.lease_counts import LeaseCounts
+from .monitoring.alarm_monitor import AlarmMonitor
+from .monitoring.metric_views import SubtaskView
+from .monitoring.retention_periods import RetentionPeriods
+from .monitoring.status_log import StatusLogger
+from .ownership.fixed_ownership import FixedOwnership
+from .ownership.shard_ownership import ShardOwnership
+from .pipeline.bad_record_handler import BadRecordHandler
+from .pipeline.emitter import AlwaysOpenGate, Emitter, WriteGate
+from .pipeline.lease_gate import CurrentWorker, LeaseGate
+from .pipeline.memory_budget import MemoryBudget
+from .pipeline.read_intake import ReadIntake
+from .pipeline.read_tasks import ReadTasks
+from .pipeline.retention_gaps import RetentionGaps
+from .pipeline.suspension import SuspensionDetector
+from .pipeline.termination import RunCompletion
+from .shard_lifecycle import ShardLifecycle
+from .shards.missing_shards import MissingShards
+from .shards.owned_shards import OwnedShards
+from .shards.shard_entry import ShardEntry
+from .shards.shard_table import ShardTable
+from .sink import SinkContext
+from .subtask_fetcher import FetcherParts, SubtaskFetcher
+from .watermarks.alignment import Alignment
+from .watermarks.ended_parent_hold import EndedParentHold
+from .watermarks.straggler_exclusion import StragglerDetector
+
+
+def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
+    """A fetcher of one subtask of a fixed number (STATIC), or of a process that shares its shards with a group (ELASTIC).
+
+    The parts are made from the bottom up. What a part tells one that is made later goes through the three functions below.
+    """
+
+    def on_resume(gap_seconds: float) -> None:
+        shards.on_resume(gap_seconds)
+
+    def on_children_found(children: Sequence[Shard]) -> None:
+        ownership.add_children(children)
+
+    def on_reader_failed(entry: ShardEntry, error: BaseException) -> None:
+        shards.on_reader_failed(entry, error)
+
+    current = CurrentWorker()
+    if group is not None:
+        # No process sees the end of a finite source: others may still read.
+        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
+    settings, clock, tracker = job.settings, job.clock, job.tracker
+    completion, leases = RunCompletion(), LeaseCounts()
+    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
+    missing = MissingShards(job.shard_exists)
+    table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
+    suspension = SuspensionDetector(clock, on_resume)
+    gate: WriteGate = AlwaysOpenGate() if group is None else LeaseGate(current, suspension, clock)
+
+    alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
+    gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
+    budget = MemoryBudget(settings.budget)
+    intake = ReadIntake(budget, settings.idle_interval_ms, clock, suspension, on_children_found, gaps)
+    bad_records = BadRecordHandler(table, settings.on_poison is OnPoison.SKIP, job.dead_letters)
+    emitter = Emitter(
+        job.sink,
+        alignment,
+        intake,
+        clock,
+        suspension,
+        settings.emit_interval_ms,
+        bad_records.handle_undeserialized,
+        gate,
+    )
+    readers = ReadTasks(
+        job.factory,
+        table,
+        intake,
+        job.decorator_for,
+        job.use_continuations,
+        tracker.final_watermark,
+        gaps,
+        on_reader_failed,
+    )
+    shards = ShardLifecycle(
+        job,
+        completion,
+        scheduler.request,
+        table=table,
+        readers=readers,
+        alignment=alignment,
+        emitter=emitter,
+        ended_parents=EndedParentHold(
+            table, tracker, settings.tracker_timeout_ms, clock, alignment.report, job.is_endless
+        ),
+        stragglers=StragglerDetector(table, tracker, settings.max_lag_ms),
+    )
+    table.tell(shards)
+
+    ownership: ShardOwnership
+    checkpointer: Checkpointer
+    if group is None:
+        owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
+        ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
+        checkpointer = SnapshotCheckpointer(job, table, owned, emitter, bad_records)
+    else:
+        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
+        leased = LeasedShards(job, table, shards, emitter, bad_records, snapshotter)
+        lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)
+        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
+        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, clock)
+
+    alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
+    retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)
+    return SubtaskFetcher(
+        FetcherParts(
+            job=job,
+            context=SinkContext(
+                job.subtask,
+                job.parallelism,
+                tuple(job.streams),
+                scheduler.request,
+                may_write=gate.may_write_now,
+                resume_writing=emitter.wake,
+                is_elastic=group is not None,
+            ),
+            completion=completion,
+            scheduler=scheduler,
+            shards=shards,
+            ownership=ownership,
+            checkpointer=checkpointer,
+            bad_records=bad_records,
+            gaps=gaps,
+            status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
+            view=SubtaskView(
+                table,
+                tracker,
+                alignment,
+                emitter,
+                intake,
+                alarm_monitor,
+                retention,
+                suspension,
+                checkpointer.times,
+                leases,
+            ),
+        )
+    )

@@ -1,0 +1,69 @@
+"""LeaseCheckpointer: positions are stored with the leases of a group, and not as the snapshot of a subtask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+
+from ..checkpointer import Checkpointer, Snapshotter
+from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..pipeline.suspension import SuspensionDetector
+from ..startup import OpenedJob
+from .worker_lives import WorkerLives
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+class LeaseCheckpointer(Checkpointer):
+    """Lets the worker of this process store how far each shard was emitted."""
+
+    def __init__(
+        self, lives: WorkerLives, snapshotter: Snapshotter, suspension: SuspensionDetector, clock: Clock
+    ) -> None:
+        self._lives = lives
+        self._snapshotter = snapshotter
+        self._suspension = suspension
+        self.times = CheckpointTimes(clock)
+
+    def resume_from(self, opened: OpenedJob) -> None:
+        """Takes over the pinned start."""
+        self._snapshotter.resume_from(opened)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Of the shards that are read here."""
+        return self._snapshotter.snapshot()
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink, then commit."""
+        await self._checkpoint(may_be_partial=False)
+        return self.snapshot()
+
+    async def take_first(self) -> None:
+        """Nothing: the lease table of the group has its start."""
+
+    async def take_periodic(self) -> None:
+        """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
+        try:
+            await self._checkpoint(may_be_partial=True)
+        except StoreUnavailableError as error:
+            log.warning("a checkpoint was not stored: %s", error)
+        except FencedError as error:
+            log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
+
+    async def take_last(self) -> None:
+        """The sink may still write from its queue: a suspension is looked for until it has."""
+        self._suspension.reset()
+        watching = asyncio.create_task(self._suspension.run())
+        try:
+            await self._lives.leave()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _checkpoint(self, *, may_be_partial: bool) -> None:
+        with self.times.measured():
+            await self._lives.checkpoint(may_be_partial=may_be_partial)

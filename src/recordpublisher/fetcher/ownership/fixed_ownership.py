@@ -1,0 +1,128 @@
+"""FixedOwnership: the shards of one subtask of a fixed number (STATIC). Begins and stops whole streams, as their list says (S10)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.shards import Shard
+
+from ..checkpoints.restore import initial_states, unlisted_states
+from ..checkpoints.restored_listing import list_restored
+from ..checkpoints.snapshot import RestoredState
+from ..dependencies import FetcherDependencies
+from ..shard_lifecycle import ShardLifecycle
+from ..shards.assignment import monitored_shards
+from ..shards.missing_shards import MissingShards
+from ..shards.owned_shards import OwnedShards
+from ..shards.shard_table import ShardTable
+from ..sink import SinkContext
+from ..startup import OpenedJob, check_for_data_loss, open_job
+from .shard_ownership import ShardOwnership
+
+log = logging.getLogger("recordpublisher.discovery")
+
+
+class FixedOwnership(ShardOwnership):
+    """Owns where new streams start, and why some could not be begun yet.
+
+    A stream that was read before goes on where it stopped. Another one begins as in a job that is restarted with it: at the start of the
+    job, where LATEST is the moment of its first start (P3). So no record is missed that came since.
+    """
+
+    def __init__(
+        self,
+        job: FetcherDependencies,
+        table: ShardTable,
+        owned: OwnedShards,
+        shards: ShardLifecycle,
+        missing: MissingShards,
+        request_checkpoint: Callable[[], None],
+    ) -> None:
+        self._job = job
+        self._table = table
+        self._shards = shards
+        self._missing = missing
+        self._request_checkpoint = request_checkpoint
+        self._owned = owned
+        self._start = job.start
+        self._failures: dict[str, str] = {}
+        """Why each stream could not be begun: logged once."""
+
+    async def open(self, context: SinkContext) -> OpenedJob:
+        """Open the sink, restore, and list the shards; then join the other subtasks."""
+        opened = await open_job(self._job, context, self._missing)
+        self._owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
+        self._start = opened.start
+        await self._job.tracker.open(self._job.subtask, self._job.parallelism)
+        self._job.tracker.start_at(opened.lowest_watermark)
+        return opened
+
+    async def discover(self) -> None:
+        """List every stream periodically."""
+        await self._job.discovery.run(self._on_listing)
+        self._shards.complete_without_streams()
+
+    def add_children(self, children: Iterable[Shard]) -> None:
+        """Add those that are ours."""
+        self._owned.add_new(children)
+
+    def monitored(self, listed: Iterable[Shard]) -> Mapping[str, tuple[Shard, int]]:
+        """Those of the subtask that this one monitors."""
+        job, own = self._job, {entry.key for entry in self._table}
+        return monitored_shards(listed, own, job.assigner, job.subtask, job.parallelism)
+
+    async def on_look(self) -> None:
+        """Stop the streams that left the list, and begin those that came. What fails is tried again after the next look.
+
+        Raises: DataLossError when records of a stream that came back are past retention.
+        """
+        wanted, opened = tuple(self._job.streams), self._job.discovery.opened
+        for stream in sorted(opened.difference(wanted)):
+            await self._stop(stream)
+        for stream in wanted:
+            if stream not in opened:
+                await self._begin(stream)
+
+    async def _on_listing(self, stream: str, listed: list[Shard]) -> None:
+        if stream in self._job.discovery.opened:  # otherwise it left the list meanwhile
+            await self._owned.apply_listing(stream, listed)
+            self._shards.on_listing(stream, listed)
+
+    async def _stop(self, stream: str) -> None:
+        """What is unread is dropped, positions are kept, and no watermark waits for the stream."""
+        self._job.discovery.opened.discard(stream)  # a listing that is under way is used no more
+        await self._shards.stop_shards([entry.key for entry in self._table if entry.shard.stream == stream])
+        self._owned.remove_stream(stream)
+        self._request_checkpoint()
+        self._shards.start_readers()
+        await self._shards.wait_for_stopped_readers()
+        log.info("%s left the list of streams: it is not read any more", stream, extra=about(stream))
+        try:
+            await self._job.factory.release(stream)
+        except RecordPublisherError as error:
+            log.warning("what was used to read %s is not released: %s", stream, error, extra=about(stream))
+
+    async def _begin(self, stream: str) -> None:
+        job, known = self._job, RestoredState(self._owned.known_states(stream))
+        list_stream = partial(job.discovery.list_stream, stream)
+        try:
+            listed = await list_restored(list_stream, (stream,), known, self._missing, job.is_ours)
+        except RecordPublisherError as error:
+            self._log_failure(stream, str(error))
+            return
+        await check_for_data_loss(listed, known, (stream,), job, self._missing)
+        self._failures.pop(stream, None)
+        job.discovery.opened.add(stream)
+        self._owned.add_stream(listed, initial_states(listed, known, self._start), unlisted_states(listed, known))
+        self._shards.start_readers()
+        text = "goes on where it stopped" if known.shards else f"begins at {self._start.type.value}"
+        log.info("%s came into the list of streams: it %s", stream, text, extra=about(stream))
+
+    def _log_failure(self, stream: str, reason: str) -> None:
+        if self._failures.get(stream) != reason and stream not in self._job.discovery.not_found:
+            log.warning("%s cannot be read yet, it is tried again: %s", stream, reason, extra=about(stream))
+        self._failures[stream] = reason
