@@ -11,6 +11,8 @@ from recordpublisher.fetcher.monitoring.stuck_shard_detector import (
     StuckShardDetector,
     observe_own_shard,
 )
+from recordpublisher.fetcher.pipeline.read_block import why_blocked
+from recordpublisher.fetcher.settings import BudgetLimits
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
@@ -64,8 +66,11 @@ def test_a_shard_without_an_observation_is_dropped():
     assert detector.update([sight], 4.0) == []
 
 
+LIMITS = BudgetLimits(10**6, 10**6, 100)
+
+
 def seen(made, now_ms=1_000):
-    sight = observe_own_shard(made, "mark", now_ms, 500, "subtask 3")
+    sight = observe_own_shard(made, "mark", now_ms, 500, why_blocked(made, LIMITS), "subtask 3")
     return sight.unread, sight.reason
 
 

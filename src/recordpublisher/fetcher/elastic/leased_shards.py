@@ -151,7 +151,7 @@ class LeasedShards:
     @property
     def is_held(self) -> bool:
         """Whether alignment holds a shard back."""
-        return any(entry.status.held_since is not None for entry in self._table)
+        return any(entry.status.is_held for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
         """Bytes a second of each shard over about the last minute, if it was read for a minute."""

@@ -21,7 +21,14 @@ def collect_metrics(subtask: SubtaskView, clock: Clock) -> dict[str, Any]:
     now_ms, now, alarms = clock.now_ms(), clock.monotonic(), subtask.alarm_monitor.active_alarms
     retention = subtask.retention
     views = [
-        ShardView(entry, now_ms, now, retention.of(entry.shard.stream), entry.key in alarms)
+        ShardView(
+            entry,
+            now_ms,
+            now,
+            retention.of(entry.shard.stream),
+            entry.key in alarms,
+            subtask.intake.why_blocked(entry),
+        )
         for entry in subtask.entries
     ]
     return {

@@ -110,7 +110,7 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         GAUGE,
         "shards",
         "held back by alignment: the next record is above the emit limit",
-        lambda view: sum(entry.status.held_since is not None for entry in view.entries),
+        lambda view: sum(entry.status.is_held for entry in view.entries),
     ),
     Metric(
         "excludedShards",
@@ -265,7 +265,14 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
         "ELASTIC: the same, of a shard whose worker was sealed before it had stored its position",
         lambda view: view.entry.emission.late_after_takeover,
     ),
-    Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.status.held_since is not None),
+    Metric("held", FLAG, "", "held back by alignment now", lambda view: view.entry.status.is_held),
+    Metric(
+        "readBlockedBy",
+        TEXT,
+        "",
+        "why its next read waits: `PARENTS`, `ALIGNMENT`, `FULL_QUEUE` or `MEMORY` (of the subtask); null: it does not wait",
+        lambda view: None if view.blocked is None else view.blocked.name,
+    ),
     Metric("heldMs", COUNTER, "ms", "held back by alignment so far", lambda view: view.held_ms),
     Metric(
         "lastEmitAgeMs",

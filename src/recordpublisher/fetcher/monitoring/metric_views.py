@@ -8,6 +8,7 @@ from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
+from ..pipeline.read_block import ReadBlock
 from ..pipeline.read_intake import ReadIntake
 from ..pipeline.suspension import SuspensionDetector
 from ..shards.retention_check import time_to_loss_ms
@@ -23,13 +24,17 @@ STALE_READ_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """One shard at one moment: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream if known."""
+    """One shard at one moment: `now_ms` epoch ms, `now` monotonic seconds, `retention_ms` of its stream if known.
+
+    `blocked`: why its next read waits.
+    """
 
     entry: ShardEntry
     now_ms: int
     now: float
     retention_ms: int | None = None
     has_alarm: bool = False
+    blocked: ReadBlock | None = None
 
     @property
     def millis_behind_latest(self) -> int:

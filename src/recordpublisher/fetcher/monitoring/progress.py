@@ -28,7 +28,7 @@ def progress_of(subtask: int, view: SubtaskView, now_ms: int) -> SubtaskProgress
         if entry.is_open:
             open_shards += 1
             idle += entry.reading.is_idle
-        held += entry.status.held_since is not None
+        held += entry.status.is_held
         skipped += entry.metrics.skipped_records
         dead_letters += entry.metrics.dead_letters
         behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))

@@ -30,7 +30,7 @@ class WatermarkStallDetector:
         """
         has_emitted, self._records = records > self._records, records
         shards = [entry for entry in entries if entry.is_open]
-        is_held = any(entry.status.held_since is not None for entry in shards)
+        is_held = any(entry.status.is_held for entry in shards)
         if is_held or (has_emitted and any(_is_above(entry, value) for entry in shards)):
             return self._unchanged.observe((value,), now)
         return self._unchanged.skip((value,), now)

@@ -50,7 +50,7 @@ class StatusLogger:
         self._log_timed_out_subtasks()
         self._log_tracker_reachability()
         now = self._clock.monotonic()
-        held = sum(entry.status.held_since is not None for entry in self._table)
+        held = sum(entry.status.is_held for entry in self._table)
         if self._alignment.global_watermark != self._global_watermark or not held:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
         if now - self._last_status >= MINUTE:

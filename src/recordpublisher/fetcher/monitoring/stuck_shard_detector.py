@@ -9,6 +9,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..alarms import Alarm, AlarmKind
 from ..leases.lease_counts import LeaseCounts
+from ..pipeline.read_block import ReadBlock
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
@@ -109,13 +110,19 @@ class LineageProgress:
 
 
 def observe_own_shard(
-    entry: ShardEntry, progress: object, now_ms: int, fresh_ms: int, blocked_by: str
+    entry: ShardEntry,
+    progress: object,
+    now_ms: int,
+    fresh_ms: int,
+    blocked: ReadBlock | None,
+    alignment_waits_for: str,
 ) -> ShardObservation:
     """Observe a shard of this subtask, without a call to the service.
 
-    `unread` is None if no read returned for `fresh_ms`. `blocked_by` names what alignment waits for, in case the shard is held back.
+    `unread` is None if no read returned for `fresh_ms`. `blocked`: why its next read waits.
     """
-    return ShardObservation(entry.key, progress, _is_unread(entry, now_ms, fresh_ms), _reason(entry, blocked_by))
+    unread = _is_unread(entry, now_ms, fresh_ms)
+    return ShardObservation(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
@@ -128,13 +135,13 @@ def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:
     return not entry.reading.at_tip
 
 
-def _reason(entry: ShardEntry, blocked_by: str) -> str:
+def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: str) -> str:
     if entry.emission.is_writing:
         return "the sink's write does not return"
-    if entry.status.held_since is not None:
-        return f"held back by alignment, which waits for {blocked_by}"
-    if entry.stage is ShardStage.WAITING:
-        return f"it waits for the end of its parents {list(entry.shard.parents)}"
+    if blocked is ReadBlock.ALIGNMENT:
+        return f"{blocked.value}, which waits for {alignment_waits_for}"
+    if blocked is ReadBlock.PARENTS:
+        return f"{blocked.value} {list(entry.shard.parents)}"
     return "the sink does not take it" if entry.reading.queue.records else "its reads return nothing"
 
 

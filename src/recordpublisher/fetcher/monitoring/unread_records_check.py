@@ -14,6 +14,7 @@ from recordpublisher.publishers.shards import Shard
 from ..checkpoints.restore import initial_states
 from ..checkpoints.snapshot import merge_snapshots
 from ..dependencies import FetcherDependencies
+from ..pipeline.read_block import why_blocked
 from ..shards.assignment import missing_reader_reason
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
@@ -67,10 +68,13 @@ class UnreadRecordsCheck:
 
     def _own(self, states: Mapping[str, ShardState], blocked_by: str) -> Iterator[Observed]:
         now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(states).of
+        limits = self._dependencies.settings.budget
         for entry in self._table:
             if self._can_judge_others or not self._waits_for_others(entry):
                 progress = progress_of(entry.shard)
-                observation = observe_own_shard(entry, progress, now_ms, self._fresh_ms, blocked_by)
+                observation = observe_own_shard(
+                    entry, progress, now_ms, self._fresh_ms, why_blocked(entry, limits), blocked_by
+                )
                 yield entry.shard, entry.state, observation
 
     def _of_others(

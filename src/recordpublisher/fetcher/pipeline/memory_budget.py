@@ -6,6 +6,7 @@ from __future__ import annotations
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
 from ..shards.shard_entry import ShardEntry
+from .read_block import LIMITS_OF_THE_SHARD, ReadBlock, why_blocked
 
 MIN_READ_BYTES = 64 * 1024
 
@@ -65,15 +66,13 @@ class MemoryBudget:
         self.used += reservation.bytes
         return reservation.bytes if has_queue else max(reservation.bytes, fair_share)
 
+    def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
+        """Why a shard's next read waits, with the limits of this budget."""
+        return why_blocked(entry, self._limits)
+
     def is_over_shard_limits(self, entry: ShardEntry) -> bool:
-        """Whether a shard must emit before it may read more, however much memory is free: held back by alignment, or too much queued."""
-        limits = self._limits
-        queue, expected_bytes = entry.reading.queue, entry.reservation.expected_bytes or 0
-        return queue.records > 0 and (
-            entry.status.held_since is not None
-            or queue.bytes + expected_bytes > limits.shard_bytes
-            or queue.records >= limits.shard_records
-        )
+        """Whether a shard must emit before it may read more, however much memory is free."""
+        return self.why_blocked(entry) in LIMITS_OF_THE_SHARD
 
     def _may_queue_more(self, entry: ShardEntry) -> bool:
         fits = self.used + (entry.reservation.expected_bytes or 0) <= self._limits.subtask_bytes

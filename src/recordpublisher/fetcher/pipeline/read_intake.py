@@ -12,6 +12,7 @@ from recordpublisher.publishers.shards import Shard
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_reading import ReadMoment
 from .memory_budget import MemoryBudget, PendingReads
+from .read_block import ReadBlock
 from .retention_gaps import RetentionGaps
 from .suspension import SuspensionDetector
 
@@ -40,6 +41,10 @@ class ReadIntake:
     def used_bytes(self) -> int:
         """Bytes queued or reserved, as held in memory."""
         return self._budget.used
+
+    def why_blocked(self, entry: ShardEntry) -> ReadBlock | None:
+        """Why a shard's next read waits; None: it does not."""
+        return self._budget.why_blocked(entry)
 
     def output_for(self, entry: ShardEntry) -> ShardIntake:
         """The ShardOutput of one shard."""

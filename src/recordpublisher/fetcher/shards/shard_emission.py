@@ -73,6 +73,11 @@ class WatermarkStatus:
         self.held_since: float | None = None
         self.held_seconds = 0.0
 
+    @property
+    def is_held(self) -> bool:
+        """Whether alignment holds the shard back now."""
+        return self.held_since is not None
+
     def exclude(self, is_excluded: bool) -> bool:
         """Set `is_excluded`. Returns whether that is a change."""
         was_excluded, self.is_excluded = self.is_excluded, is_excluded
