@@ -117,7 +117,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     if group is None:
         owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
-        checkpointer = SnapshotCheckpointer(job, table, owned, emitter, bad_records)
+        snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
+        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, bad_records)
     else:
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, bad_records, snapshotter)
@@ -143,6 +144,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             scheduler=scheduler,
             shards=shards,
             ownership=ownership,
+            snapshotter=snapshotter,
             checkpointer=checkpointer,
             bad_records=bad_records,
             gaps=gaps,

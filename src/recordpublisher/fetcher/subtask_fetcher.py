@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from .checkpointer import Checkpointer
+from .checkpointer import Checkpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
@@ -39,6 +39,7 @@ class FetcherParts:
     scheduler: CheckpointScheduler
     shards: ShardLifecycle
     ownership: ShardOwnership
+    snapshotter: Snapshotter
     checkpointer: Checkpointer
     bad_records: BadRecordHandler
     gaps: RetentionGaps
@@ -75,7 +76,7 @@ class SubtaskFetcher:
         parts = self._parts
         opened = await self._ownership.open(await parts.bad_records.open(parts.context))
         parts.gaps.pin(opened.pinned_ms)
-        self._checkpointer.resume_from(opened)
+        parts.snapshotter.resume_from(opened)
         self._view.alarm_monitor.start_at(opened.start)
         self._dependencies.tracker.on_advance(self._emitter.wake)
         await self._checkpointer.take_first()
@@ -101,7 +102,7 @@ class SubtaskFetcher:
 
     def snapshot(self) -> dict[str, Any]:
         """The state of exactly the records for which the sink's `write` has returned (S1), as a plain JSON-able dict."""
-        return self._checkpointer.snapshot()
+        return self._parts.snapshotter.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then store a snapshot: only of what the sink has confirmed (S6). Raises: FencedError, StateError, SinkError."""

@@ -106,8 +106,7 @@ class ElasticProcess(FetcherProcess):
         properties: dict[str, object],
         streams: Sequence[str],
         latest_ms: int | None = None,
-        *,
-        chance: random.Random,
+        chance: random.Random | None = None,
     ) -> None:
         self.store = store
         self.sink = sink
@@ -116,7 +115,9 @@ class ElasticProcess(FetcherProcess):
             dependencies = replace(
                 dependencies, start=StartingPosition.latest(), pin_latest=lambda stream: asyncio.sleep(0, latest_ms)
             )
-        self.fetcher = build_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION), chance=chance))
+        self.fetcher = build_fetcher(
+            dependencies, ElasticGroup(store, LeaseSettings(DURATION), chance=chance or random.Random(0))
+        )
 
     @property
     def leased(self) -> LeasedShards:
@@ -165,7 +166,7 @@ class ElasticProcesses:
         store = ConnectedStore(self.store)
         given = {"flink.state.checkpoint.interval": 5_000, **properties}
         sink = sink or TimedSink(self.rows, self._cost)
-        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms, chance=self._chance).start()
+        return await ElasticProcess(self.source, store, sink, given, streams, latest_ms, self._chance).start()
 
     async def join_two(self, **properties: object) -> tuple[ElasticProcess, ElasticProcess]:
         """Start two processes, and wait until each reads half of the shards."""

@@ -12,7 +12,6 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from ..checkpointer import Checkpointer, Snapshotter
 from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..pipeline.suspension import SuspensionDetector
-from ..startup import OpenedJob
 from .worker_lives import WorkerLives
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -29,18 +28,10 @@ class LeaseCheckpointer(Checkpointer):
         self._suspension = suspension
         self.times = CheckpointTimes(clock)
 
-    def resume_from(self, opened: OpenedJob) -> None:
-        """Takes over the pinned start."""
-        self._snapshotter.resume_from(opened)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Of the shards that are read here."""
-        return self._snapshotter.snapshot()
-
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then commit."""
         await self._checkpoint(may_be_partial=False)
-        return self.snapshot()
+        return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
         """Nothing: the lease table of the group has its start."""
