@@ -123,8 +123,8 @@ async def test_a_fixed_number_of_subtasks_does_not_start_over_the_positions_of_a
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"{half", "Expecting property name"),
-        (b"[]", "no attribute"),
+        (b"{half", "malformed"),
+        (b"[]", "Expected `object`"),
         (b"{}", "it has format 1, this version reads format 2"),
     ],
 )

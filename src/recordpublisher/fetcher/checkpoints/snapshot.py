@@ -6,10 +6,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from recordpublisher.publishers.errors import StateError
 
-from ..shards.shard_state import ShardState
+from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
+from ..stored_documents import Count, Millis, check_document
 
 VERSION = 2
 
@@ -67,14 +70,13 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
     newest = 0
-    for snapshot in snapshots:
-        generation = _checked_generation(snapshot)
-        newest = max(newest, generation)
-        if snapshot.get("pinnedStartMs") is not None:
-            pinned.append(int(snapshot["pinnedStartMs"]))
-        for part in (snapshot, *snapshot.get("statesForOthers", ())):
-            for key, entries in part["shards"].items():
-                found = (int(part["generation"]), ShardState.from_json(entries))
+    for snapshot in map(checked_snapshot, snapshots):
+        newest = max(newest, snapshot.generation)
+        if snapshot.pinned_start_ms is not None:
+            pinned.append(snapshot.pinned_start_ms)
+        for part in (snapshot, *snapshot.states_for_others):
+            for key, stored in part.shards.items():
+                found = (part.generation, stored.state)
                 other = best.get(key)
                 if other is None or _is_ahead(found, other, order_of):
                     best[key] = found
@@ -111,17 +113,30 @@ def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
 
 
-def _checked_generation(snapshot: State) -> int:
-    try:
-        version, generation, shards = int(snapshot["version"]), int(snapshot["generation"]), snapshot["shards"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"this is not a snapshot of recordpublisher: {str(snapshot)[:200]}") from error
+class _StoredPart(msgspec.Struct, rename="camel"):
+    generation: Count
+    shards: dict[str, StoredState]
+
+
+class StoredSnapshot(_StoredPart, rename="camel"):
+    """A snapshot as it is stored."""
+
+    pinned_start_ms: Millis | None = None
+    states_for_others: list[_StoredPart] = []
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def checked_snapshot(snapshot: State) -> StoredSnapshot:
+    """Check what a store or a sink had stored. Raises: StateError naming the subtask."""
+    place = f"the stored state of subtask {snapshot.get('subtask', '?')}"
+    version = check_document(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
     if version != VERSION:
         advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
-        raise StateError(f"the snapshot has version {version}, this release reads version {VERSION} only: {advice}")
-    if not isinstance(shards, Mapping):
-        raise StateError("the snapshot's entry 'shards' is not a mapping")
-    return generation
+        raise StateError(f"{place} has version {version}, this release reads version {VERSION} only: {advice}")
+    return check_document(snapshot, StoredSnapshot, place)
 
 
 def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order_of: Callable[[str], Any]) -> bool:

@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.publishers.errors import StateError
+import msgspec
 
 from ..conditional_store import ConditionalStore
 from ..sink import State
+from ..stored_documents import Count, read_document
 from .assignment_kinds import SUBTASK_PREFIX
 
 FORMAT = 2
@@ -36,17 +37,14 @@ class StateEntry:
     @classmethod
     def from_bytes(cls, content: bytes, place: str) -> StateEntry:
         """Read what `to_bytes` wrote. Raises: StateError naming the place."""
-        try:
-            entry: dict[str, Any] = json.loads(content)
-            found = entry.get("format", 1)
-            if found == FORMAT:
-                generation, checkpoint = int(entry["generation"]), int(entry["checkpoint"])
-                return cls(generation, checkpoint, entry["snapshot"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"the stored state {place} cannot be read: {error}") from error
-        raise StateError(
-            f"the stored state {place} cannot be read: it has format {found}, this version reads format {FORMAT}"
-        )
+        stored = read_document(content, _StoredEntry, f"the stored state {place}", FORMAT)
+        return cls(stored.generation, stored.checkpoint, stored.snapshot)
+
+
+class _StoredEntry(msgspec.Struct):
+    generation: Count
+    checkpoint: Count
+    snapshot: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..leases.documents.group_store import GroupStore
-from ..leases.documents.position_part import Positions, positions_from_json, positions_to_json
+from ..leases.documents.position_part import Positions, StoredPositions, positions_to_json
 from ..leases.documents.worker_record import WorkerRecord
 from ..leases.position_store import PositionStore, read_parts, seal_parts
+from ..stored_documents import check_document
 from ..worker_positions import State, WorkerPositions
 
 
@@ -59,7 +60,6 @@ class SinkPositionStore(PositionStore):
 
 
 def _positions(state: State | None, worker: str) -> Positions:
-    try:
-        return {} if state is None else positions_from_json(state["positions"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StateError(f"the sink's positions of worker {worker} cannot be read: {error!r}") from error
+    if state is None:
+        return {}
+    return check_document(state, StoredPositions, f"the positions of worker {worker} in the sink").by_key()

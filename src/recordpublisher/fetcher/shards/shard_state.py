@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from recordpublisher.publishers.errors import StateError
+import msgspec
+
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 
-T = TypeVar("T")
-MAX_DIGITS = 256
-"""Of a sequence number that is stored; those of Kinesis have 56."""
+from ..stored_documents import Count, Millis, Sequence, check_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,44 +65,47 @@ class ShardState:
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardState:
         """The inverse of `to_json`. Raises: StateError when it does not fit."""
-        try:
-            return cls(
-                start=start_from_json(entries["start"]),
-                position=_position(entries),
-                continuation=_typed(entries, "continuation", str),
-                watermark=_typed(entries, "watermark", int),
-                ended=_typed(entries, "ended", bool) or False,
-                arrival_ms=_typed(entries, "arrivalMs", int),
-                tip_ms=_typed(entries, "tipMs", int),
-                parents=_parents(entries),
-                waiting=_typed(entries, "waitingForParents", bool) or False,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"a shard's state cannot be read: {entries!r}: {error}") from error
+        return check_document(entries, StoredState, "a shard's state").state
 
 
-def _position(entries: Mapping[str, Any]) -> SequenceNumber | None:
-    sequence, part = entries.get("position"), _typed(entries, "subSequenceNumber", int)
-    if sequence is None:
-        return None
-    if len(str(sequence)) > MAX_DIGITS or (part is not None and part < 0):
-        raise ValueError("the position is no sequence number, or has a negative sub-sequence number")
-    return SequenceNumber(str(sequence), WHOLE_RECORD if part is None else part)
+class StoredStart(msgspec.Struct):
+    """Where a shard begins, as it is stored."""
+
+    type: PositionType
+    sequence: Sequence | None = None
+    timestamp: Millis | None = None
 
 
-def _parents(entries: Mapping[str, Any]) -> tuple[str, ...]:
-    parents = entries.get("parents") or ()
-    if not isinstance(parents, (list, tuple)):
-        raise TypeError(f"parents is {parents!r}, which is no list")
-    return tuple(parents)
+class StoredState(msgspec.Struct, rename="camel"):
+    """A state as it is stored."""
 
+    start: PositionType | StoredStart
+    position: Sequence | None = None
+    sub_sequence_number: Count | None = None
+    continuation: Sequence | None = None
+    watermark: Millis | None = None
+    ended: bool = False
+    arrival_ms: Millis | None = None
+    tip_ms: Millis | None = None
+    parents: tuple[str, ...] = ()
+    waiting_for_parents: bool = False
 
-def _typed(entries: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
-    """The entry, None without one. Raises: TypeError for one of another type; a truth value is no number."""
-    value = entries.get(name)
-    if value is not None and type(value) is not kind:
-        raise TypeError(f"{name} is {value!r}, which is no {kind.__name__}")
-    return value
+    @property
+    def state(self) -> ShardState:
+        """The state itself."""
+        part = WHOLE_RECORD if self.sub_sequence_number is None else self.sub_sequence_number
+        position = None if self.position is None else SequenceNumber(self.position, part)
+        return ShardState(
+            start_of(self.start),
+            position,
+            self.continuation,
+            self.watermark,
+            self.ended,
+            self.arrival_ms,
+            self.tip_ms,
+            self.parents,
+            self.waiting_for_parents,
+        )
 
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
@@ -116,7 +118,12 @@ def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
 
 
 def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
-    """The inverse of `start_to_json`."""
-    if isinstance(entry, str):
-        return StartingPosition(PositionType(entry))
-    return StartingPosition(PositionType(entry["type"]), entry.get("sequence"), entry.get("timestamp"))
+    """The inverse of `start_to_json`. Raises: StateError."""
+    return start_of(check_document(entry, PositionType | StoredStart, "a starting position"))  # type: ignore[arg-type]
+
+
+def start_of(stored: PositionType | StoredStart) -> StartingPosition:
+    """A starting position from its stored form."""
+    if isinstance(stored, PositionType):
+        return StartingPosition(stored)
+    return StartingPosition(stored.type, stored.sequence, stored.timestamp)

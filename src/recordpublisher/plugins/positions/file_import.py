@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
+from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
@@ -88,16 +87,16 @@ def positions_from_states(
 
 
 def _parse(line: str, where: str) -> tuple[str, ShardState]:
-    try:
-        entries: dict[str, Any] = json.loads(line)
-        shard = entries.pop("shard")
-        stream, _, shard_id = shard.rpartition("/")
-        state = ShardState.from_json(entries)
-    except (ValueError, KeyError, TypeError, AttributeError, StateError) as error:
-        raise StateError(f"{where} is no position as `positions show --json` prints it: {error}") from error
+    """Read a line as `positions show --json` prints it."""
+    stored = read_document(line, _StoredLine, f"{where}, which must be as `positions show --json` prints it,")
+    stream, _, shard_id = stored.shard.rpartition("/")
     if not stream or not shard_id:
-        raise StateError(f"{where} has the shard {shard!r}: it must be stream/shard-id")
-    return shard, state
+        raise StateError(f"{where} has the shard {stored.shard!r}: it must be stream/shard-id")
+    return stored.shard, stored.state
+
+
+class _StoredLine(StoredState, rename="camel", kw_only=True):
+    shard: str
 
 
 def _note(state: ShardState, is_listed: bool) -> str:

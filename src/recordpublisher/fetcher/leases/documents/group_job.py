@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,21 @@ class GroupJob:
         named = {} if self.name is None else {"name": self.name}
         return {**streams, "sink": self.sink, **kept, **named}
 
-    @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> GroupJob:
-        """The inverse of `to_json`."""
-        streams = entries.get("streams")
-        kept = bool(entries.get("keepsPositions", False))
-        return cls(None if streams is None else tuple(streams), entries["sink"], kept, entries.get("name"))
-
     def _words(self) -> tuple[str, str, str]:
         streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)
         place = "in the sink" if self.keeps_positions else "in the store"
         return f"reads {streams}", f"writes to {self.sink}", f"keeps its positions {place}"
+
+
+class StoredJob(msgspec.Struct, rename="camel"):
+    """A job as the lease table has it."""
+
+    sink: str
+    streams: tuple[str, ...] | None = None
+    keeps_positions: bool = False
+    name: str | None = None
+
+    @property
+    def job(self) -> GroupJob:
+        """The job itself."""
+        return GroupJob(self.streams, self.sink, self.keeps_positions, self.name)

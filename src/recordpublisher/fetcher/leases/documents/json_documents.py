@@ -1,4 +1,4 @@
-"""JSON of the group's documents: the format number, errors that name the place, and short names for shards."""
+"""JSON of the group's documents: the format number, and short names for shards."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from recordpublisher.publishers.errors import StateError
-
 FORMAT = 1
 _NUMBERED = re.compile(r"shardId-([0-9]{12})")
-_NUMBER = re.compile(r"[0-9]+")
+_NUMBER, _SHORT = re.compile(r"[0-9]+"), re.compile(r"[0-9]{1,12}")
 T = TypeVar("T")
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
-    """Compact JSON; a document is a DynamoDB item, which is billed by its size."""
+    """Compact JSON, for `read_document`; a document is a DynamoDB item, which is billed by its size."""
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
-
-
-def from_bytes(value: bytes, place: str) -> dict[str, Any]:
-    """The inverse of `to_bytes`. Raises: StateError naming the place."""
-    try:
-        content: dict[str, Any] = json.loads(value)
-        found = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StateError(f"{place} cannot be read: {error!r}") from error
-    if found != FORMAT:
-        raise StateError(f"{place} cannot be read: it has format {found}, this version reads format {FORMAT}")
-    return content
 
 
 def short_id(shard_id: str) -> str:
@@ -44,7 +30,7 @@ def long_id(short: str) -> str:
     """The inverse of `short_id`."""
     if short.startswith("="):
         return short[1:]
-    return f"shardId-{int(short):012d}" if _NUMBER.fullmatch(short) else short
+    return f"shardId-{int(short):012d}" if _SHORT.fullmatch(short) else short
 
 
 def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:

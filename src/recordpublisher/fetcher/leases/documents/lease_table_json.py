@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from recordpublisher.fetcher.shards.shard_state import start_from_json, start_to_json
-from recordpublisher.publishers.errors import StateError
+import msgspec
+
+from recordpublisher.fetcher.shards.shard_state import StoredStart, start_of, start_to_json
+from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, read_document, unreadable
+from recordpublisher.publishers.positions import PositionType
 
 from . import json_documents
-from .group_job import GroupJob
+from .group_job import StoredJob
 from .lease_table import Lease, LeaseTable
 
 
@@ -33,17 +36,35 @@ def table_to_bytes(table: LeaseTable) -> bytes:
 
 def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     """The inverse of `table_to_bytes`. Raises: StateError naming the place."""
-    content = json_documents.from_bytes(value, place)
-    try:
-        workers = content["workers"]
-        leases = {
-            shard: _lease_from_json(shard, entry, workers) for shard, entry in json_documents.by_key(content["leases"])
-        }
-        start, drained = start_from_json(content["start"]), frozenset(content.get("drained", ()))
-        job = GroupJob.from_json(content["job"]) if "job" in content else None
-        return LeaseTable(int(content["version"]), content["writer"], start, leases, drained, job)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise StateError(f"{place} cannot be read: {error!r}") from error
+    stored = read_document(value, _StoredTable, place, json_documents.FORMAT)
+    if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
+        raise unreadable(place, "a lease has an owner that is not among its workers")
+    leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
+    start, job = start_of(stored.start), None if stored.job is None else stored.job.job
+    return LeaseTable(stored.version, stored.writer, start, leases, frozenset(stored.drained), job)
+
+
+class _StoredLease(msgspec.Struct):
+    epoch: Count = 0
+    ended: bool = False
+    watermark: Millis | None = None
+    children: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    first: bool = False
+
+
+class _StoredTable(msgspec.Struct):
+    version: Count
+    writer: str
+    start: PositionType | StoredStart
+    workers: list[WorkerName]
+    leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
+    drained: tuple[str, ...] = ()
+    job: StoredJob | None = None
+
+    def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
+        """By `Shard.key`."""
+        return json_documents.by_key(self.leases)
 
 
 def _lease_to_json(shard: str, lease: Lease, numbers: Mapping[str, int]) -> Any:
@@ -61,17 +82,10 @@ def _lease_to_json(shard: str, lease: Lease, numbers: Mapping[str, int]) -> Any:
     return {name: value for name, value in entries.items() if value is not None}
 
 
-def _lease_from_json(shard: str, entry: Any, workers: Sequence[str]) -> Lease:
-    if isinstance(entry, list):
-        number, epoch = entry
-        return Lease(workers[number], epoch)
+def _lease_of(shard: str, stored: tuple[int, int] | _StoredLease, workers: Sequence[str]) -> Lease:
+    if isinstance(stored, tuple):
+        return Lease(workers[stored[0]], stored[1])
     stream = shard.rpartition("/")[0]
-    return Lease(
-        None,
-        entry.get("epoch", 0),
-        entry.get("ended", False),
-        entry.get("watermark"),
-        json_documents.long_keys(entry.get("children", ()), stream),
-        json_documents.long_keys(entry.get("parents", ()), stream),
-        entry.get("first", False),
-    )
+    children = json_documents.long_keys(stored.children, stream)
+    parents = json_documents.long_keys(stored.parents, stream)
+    return Lease(None, stored.epoch, stored.ended, stored.watermark, children, parents, stored.first)

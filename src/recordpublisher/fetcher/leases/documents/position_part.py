@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.errors import StateError
+import msgspec
+
+from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
+from recordpublisher.fetcher.stored_documents import Count, WorkerName, read_document
 
 from . import json_documents
 
@@ -31,12 +33,6 @@ class StoredPosition:
         """A plain dict, without what has its default."""
         children = {"children": self.children} if self.children else {}
         return {**self.state.to_json(), **children, **({"idle": True} if self.is_idle else {})}
-
-    @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> StoredPosition:
-        """The inverse of `to_json`."""
-        children = {child: tuple(parents) for child, parents in entries.get("children", {}).items()}
-        return cls(ShardState.from_json(entries), children, entries.get("idle", False))
 
 
 Positions = Mapping[PositionKey, StoredPosition]
@@ -69,9 +65,28 @@ def positions_to_json(positions: Positions) -> list[Any]:
     ]
 
 
-def positions_from_json(content: Any) -> Positions:
-    """The inverse of `positions_to_json`. Raises: KeyError, TypeError, ValueError, AttributeError for anything else."""
-    return {PositionKey(shard, epoch): StoredPosition.from_json(stored) for shard, epoch, stored in content}
+class _StoredPosition(StoredState, rename="camel"):
+    children: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    idle: bool = False
+
+
+class StoredPositions(msgspec.Struct):
+    """What `positions_to_json` gives, in an object with this entry."""
+
+    positions: list[tuple[str, Count, _StoredPosition]]
+
+    def by_key(self) -> Positions:
+        """By shard and epoch."""
+        return {
+            PositionKey(shard, epoch): StoredPosition(stored.state, stored.children, stored.idle)
+            for shard, epoch, stored in self.positions
+        }
+
+
+class _StoredPart(StoredPositions):
+    worker: WorkerName
+    write: Count
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +107,5 @@ class PositionPart:
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> PositionPart:
         """The inverse of `to_bytes`. Raises: StateError naming the place."""
-        content = json_documents.from_bytes(value, place)
-        try:
-            positions = positions_from_json(content["positions"])
-            return cls(content["worker"], content["write"], content.get("sealed", False), positions)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"{place} cannot be read: {error!r}") from error
+        stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
+        return cls(stored.worker, stored.write, stored.sealed, stored.by_key())

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from recordpublisher.publishers.errors import StateError
+import msgspec
+
+from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, read_document
 
 from . import json_documents
+
+MAX_PARTS = 10_000
+"""Of a few shards each: far more than a worker can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +69,37 @@ class WorkerRecord:
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
         """The inverse of `to_bytes`. Raises: StateError naming the place."""
-        content = json_documents.from_bytes(value, place)
-        try:
-            return cls(
-                content["worker"],
-                content["beat"],
-                content.get("sealed", False),
-                content.get("leaving", False),
-                content.get("parts", 0),
-                content.get("table", 0),
-                dict(json_documents.by_key(content.get("released", {}))),
-                content.get("watermark"),
-                not content.get("active", False),
-                content.get("groupWatermark"),
-                dict(json_documents.by_key(content.get("loads", {}))),
-                content.get("checkpoint"),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"{place} cannot be read: {error!r}") from error
+        stored = read_document(value, _StoredRecord, place, json_documents.FORMAT)
+        return cls(
+            stored.worker,
+            stored.beat,
+            stored.sealed,
+            stored.leaving,
+            stored.parts,
+            stored.table,
+            dict(json_documents.by_key(stored.released)),
+            stored.watermark,
+            not stored.active,
+            stored.group_watermark,
+            dict(json_documents.by_key(stored.loads)),
+            stored.checkpoint,
+        )
+
+
+_ByStream = dict[str, dict[str, Count]]
+"""A number for each shard, by stream and short id."""
+
+
+class _StoredRecord(msgspec.Struct, rename="camel"):
+    worker: WorkerName
+    beat: Count
+    sealed: bool = False
+    leaving: bool = False
+    parts: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTS)] = 0
+    table: Count = 0
+    released: _ByStream = {}
+    watermark: Millis | None = None
+    active: bool = False
+    group_watermark: Millis | None = None
+    loads: _ByStream = {}
+    checkpoint: Millis | None = None

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from recordpublisher.plugins.stores.durable_files import make_folder, sync
 
 HIDDEN = ".recordpublisher"
+FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
+"""Relative to the sink's folder, and within it: an entry may be somebody else's."""
+StagedFile = tuple[FileName, FileName]
+"""Where a file is, and its name."""
 Files = Mapping[str, Callable[[Path], None]]
 """A function that writes the file, by the file's name."""
 
@@ -19,14 +26,14 @@ class StagedFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def stage(self, folder: str, checkpoint: int, files: Files) -> list[Sequence[str]]:
+    def stage(self, folder: str, checkpoint: int, files: Files) -> list[StagedFile]:
         """Write files, and return where each one is and its name. Raises: OSError.
 
         The names of staged files are unique: the last commit still names those of its own.
         """
         staged = self._path / HIDDEN / folder
         make_folder(staged)
-        written: list[Sequence[str]] = []
+        written: list[StagedFile] = []
         for number, (name, write) in enumerate(files.items()):
             file = staged / f"{checkpoint}-{number}"
             write(file)
@@ -35,7 +42,7 @@ class StagedFiles:
         sync(staged)
         return written
 
-    def finish(self, files: Iterable[Sequence[str]]) -> None:
+    def finish(self, files: Iterable[StagedFile]) -> None:
         """Rename the files that are still staged; another process may do the same concurrently."""
         for staged, name in files:
             target = self._path / name

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue
 from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.stored_documents import Count, read_document
 from recordpublisher.plugins.stores.folder import FolderStore
-from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import FencedError
 
-from .staged_files import HIDDEN, Files, StagedFiles
+from .staged_files import HIDDEN, Files, StagedFile, StagedFiles
 
 SUBTASKS = "subtasks"
 
@@ -25,11 +26,11 @@ class _Entry(msgspec.Struct, frozen=True):
     `is_fresh`: this start has not committed yet. `is_fenced`: a start with another parallelism has the shards now.
     """
 
-    subtask: int
-    parallelism: int
-    generation: int = 0
+    subtask: Count
+    parallelism: Count
+    generation: Count = 0
     state: State | None = None
-    files: Sequence[Sequence[str]] = ()
+    files: Sequence[StagedFile] = ()
     is_fresh: bool = True
     is_fenced: bool = False
 
@@ -160,10 +161,7 @@ class FileSubtaskPositions:
         return FencedError(f"{by} owns the state of {name} in {self._store.place}; generation {mine} must stop")
 
     def _parsed(self, name: str, found: VersionedValue) -> _Entry:
-        try:
-            return msgspec.json.decode(found.value, type=_Entry)
-        except msgspec.DecodeError as error:
-            raise StateError(f"the stored state {name} in {self._store.place} cannot be read: {error}") from error
+        return read_document(found.value, _Entry, f"the stored state {name} in {self._store.place}")
 
 
 def _name(subtask: int) -> str:

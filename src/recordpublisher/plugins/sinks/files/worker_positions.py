@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue
+from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.fetcher.worker_positions import State, WorkerPositions
 from recordpublisher.plugins.stores.folder import FolderStore
-from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import FencedError
 
-from .staged_files import HIDDEN, Files, StagedFiles
+from .staged_files import HIDDEN, Files, StagedFile, StagedFiles
 
 WORKERS = "workers"
 CommitFiles = Callable[[Callable[[Files], Awaitable[None]], Collection[str] | None], Awaitable[None]]
 """Commits what the sink has of these shards: calls the function with the files, and forgets them when it returns."""
+
+
+class _Entry(msgspec.Struct):
+    positions: State | None
+    files: Sequence[StagedFile]
+    sealed: bool
 
 
 @dataclass(slots=True)
@@ -55,7 +62,7 @@ class FileWorkerPositions(WorkerPositions):
         self._on_join()
         self._life = life = _Life(worker)
         for name, found in (await self._store.list("")).items():
-            await asyncio.to_thread(self._staged.finish, self._entry(name, found)["files"])
+            await asyncio.to_thread(self._staged.finish, self._entry(name, found).files)
         try:
             life.version = await self._store.put_if_absent(worker, _content(None, []))
         except ConflictError as error:
@@ -83,21 +90,21 @@ class FileWorkerPositions(WorkerPositions):
     async def read(self, worker: str) -> State | None:
         """Read an entry's positions. Raises: StateError."""
         found = await self._store.get(worker)
-        return None if found is None else self._entry(worker, found)["positions"]
+        return None if found is None else self._entry(worker, found).positions
 
     async def seal(self, worker: str) -> State | None:
         """Seal an entry, and finish the renames of its last commit. Raises: StateError."""
         while (found := await self._store.get(worker)) is not None:
             entry = self._entry(worker, found)
-            if not entry["sealed"]:
+            if not entry.sealed:
                 try:
                     await self._store.compare_and_set(
-                        worker, _content(entry["positions"], entry["files"], is_sealed=True), found.version
+                        worker, _content(entry.positions, entry.files, is_sealed=True), found.version
                     )
                 except ConflictError:
                     continue
-            await asyncio.to_thread(self._staged.finish, entry["files"])
-            return entry["positions"]  # type: ignore[no-any-return]
+            await asyncio.to_thread(self._staged.finish, entry.files)
+            return entry.positions
         return None
 
     async def forget(self, worker: str) -> None:
@@ -106,15 +113,9 @@ class FileWorkerPositions(WorkerPositions):
         await self._store.delete(worker)
         await asyncio.to_thread(self._staged.drop, f"staged-{worker}")
 
-    def _entry(self, worker: str, found: VersionedValue) -> dict[str, Any]:
-        try:
-            content = json.loads(found.value)
-            return {key: content[key] for key in ("positions", "files", "sealed")}
-        except (ValueError, TypeError, KeyError) as error:
-            raise StateError(
-                f"the entry of worker {worker} in {self._store.place} cannot be read: {error!r}"
-            ) from error
+    def _entry(self, worker: str, found: VersionedValue) -> _Entry:
+        return read_document(found.value, _Entry, f"the entry of worker {worker} in {self._store.place}")
 
 
-def _content(positions: State | None, files: Any, is_sealed: bool = False) -> bytes:
-    return json.dumps({"positions": positions, "files": files, "sealed": is_sealed}).encode()
+def _content(positions: State | None, files: Sequence[StagedFile], is_sealed: bool = False) -> bytes:
+    return msgspec.json.encode(_Entry(positions, files, is_sealed))

@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, func, inspect, select
 
 from recordpublisher.fetcher.sink import State
+from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
-from recordpublisher.publishers.errors import ConfigurationError, FencedError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, FencedError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
@@ -132,13 +133,7 @@ class PositionTable:
         return self._of_job() & (self._table.c.subtask == subtask)
 
     def _decoded(self, subtask: int, snapshot: str) -> State:
-        try:
-            content = json.loads(snapshot)
-        except ValueError as error:
-            raise StateError(f"{self._place(subtask)} cannot be read: {error}") from error
-        if not isinstance(content, dict):
-            raise StateError(f"{self._place(subtask)} is not a JSON object")
-        return content
+        return read_document(snapshot, dict[str, Any], self._place(subtask))
 
     def _place(self, subtask: int) -> str:
         return f"the snapshot of subtask {subtask} of job '{self._job}' in table {self._table.name}"

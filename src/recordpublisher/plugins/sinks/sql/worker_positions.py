@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Connection, MetaData, String, Table, Text, inspect, select, text
 
+from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.fetcher.worker_positions import State, WorkerPositions
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
-from recordpublisher.publishers.errors import FencedError, StateError
+from recordpublisher.publishers.errors import FencedError
 
 from .row_buffer import RowBuffer
 
@@ -85,13 +86,9 @@ class WorkerTable:
         row = self._row(connection, worker)
         if row is None or row.snapshot is None:
             return None
-        try:
-            content = json.loads(row.snapshot)
-        except ValueError as error:
-            raise StateError(f"the positions of worker {worker} in table {self._table.name}: {error}") from error
-        if not isinstance(content, dict):
-            raise StateError(f"the positions of worker {worker} in table {self._table.name} are no JSON object")
-        return content
+        return read_document(
+            row.snapshot, dict[str, Any], f"the positions of worker {worker} in table {self._table.name}"
+        )
 
     def seal(self, connection: Connection, worker: str) -> State | None:
         """Seal a row, and read it. First end the worker's session: if it is stopped within a commit, its lock would stay."""
