@@ -31,7 +31,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import print_note
-from .findings import Finding, Verdict, examine, problem
+from .findings import Finding, Verdict, examine, problem, told_once
 from .job import JobChecks
 from .machine import (
     CONNECTION,
@@ -60,7 +60,7 @@ async def examined(properties: Properties, uses: dict[str, Use], *, has_job: boo
     settings = await settings_findings(registry, properties, [*uses])
     async with AsyncExitStack() as opened:
         examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
-        return [*settings, *await (examination.of_job() if has_job else examination.of_streams())]
+        return told_once([*settings, *await (examination.of_job() if has_job else examination.of_streams())])
 
 
 class Examination:

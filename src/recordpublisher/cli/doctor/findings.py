@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,3 +62,13 @@ async def examine_all(prefix: str, checks: Checks) -> list[Finding]:
 def problem(name: str, error: Exception) -> Finding:
     """A check that failed: the error says what to do."""
     return Finding(name, Verdict.PROBLEM, one_line(error))
+
+
+def told_once(findings: Iterable[Finding]) -> list[Finding]:
+    """The same, with a problem that several checks met told where it was met first."""
+    first: dict[str, str] = {}
+    told = []
+    for each in findings:
+        name = first.setdefault(each.words, each.name) if each.verdict is Verdict.PROBLEM else each.name
+        told.append(each if name == each.name else Finding(each.name, Verdict.NOT_CHECKED, f"because of {name}"))
+    return told
