@@ -60,7 +60,7 @@ class PoisonPolicy:
                     remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 if self._action is OnPoison.SKIP:
-                    self._metrics.skipped_records += 1
+                    self._metrics.add("skipped_records")
                     self._skipped_log.skipped(name, reason, error, batch.shard.key, record.sequence_number)
                 else:
                     poisoned.append(

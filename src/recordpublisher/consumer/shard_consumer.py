@@ -138,7 +138,7 @@ class BatchDecorator:
     def _with_watermarks(self, batch: RecordBatch) -> RecordBatch:
         strategy_times = batch.watermarks or ()
         times, capped = cap_future_event_times(strategy_times, batch.arrival_millis, self._future_limit_ms)
-        self._metrics.future_event_times += capped
+        self._metrics.add("future_event_times", capped)
         return batch.with_columns(watermarks=self.strategy.advance(times))
 
 

@@ -50,7 +50,7 @@ class RequestDispatcher:
         drawn = await self._apply_fault_before(operation, body)
         response = OPERATIONS[operation](self._account, body)
         if not operation.startswith(UNCHANGING):
-            self._account.on_change()
+            self._account.changed()
         if drawn is None:
             self._faults.on_success(operation, lambda: self._target(body))
         await self._apply_fault_after(operation, drawn)
@@ -96,9 +96,9 @@ class RequestDispatcher:
             case FaultKind.SLOW:
                 await asyncio.sleep(drawn.seconds)
             case FaultKind.STALE:
-                self._faults.listing_age_ms = milliseconds
+                self._faults.age_next_listing(milliseconds)
             case FaultKind.INCOMPLETE:
-                self._faults.is_listing_incomplete = True
+                self._faults.omit_from_next_listing()
             case FaultKind.SKEW:
                 self._account.clock.step(milliseconds)
                 self._account.subscriptions.wake_all()

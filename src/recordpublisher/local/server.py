@@ -124,7 +124,7 @@ class LocalKinesis:
             stream = self.account.create_stream(name, shard_count)
         except (msgspec.ValidationError, ApiError) as error:
             raise ConfigurationError("stream", f"{name}:{shard_count}", "NAME:SHARDS", reason=str(error)) from error
-        self.account.on_change()
+        self.account.changed()
         return stream
 
     def properties(self) -> dict[str, str]:

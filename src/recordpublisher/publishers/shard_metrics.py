@@ -61,21 +61,13 @@ class ShardMetrics:
         if millis_behind_latest is not None:
             self.millis_behind_latest = millis_behind_latest
 
-    def count_skipped(self) -> None:
-        """Count a record that was skipped."""
-        self.skipped_records += 1
+    def add(self, counter: str, count: int = 1) -> None:
+        """Add to one of the counters."""
+        setattr(self, counter, getattr(self, counter) + count)
 
-    def count_dead_letter(self) -> None:
-        """Count a record that was written to the dead-letter sink."""
-        self.dead_letters += 1
-
-    def count_retention_gap(self) -> None:
-        """Count records that were lost to retention."""
-        self.retention_gaps += 1
-
-    def count_retention_not_checked(self) -> None:
-        """Count a gap of which nobody knows whether it had records."""
-        self.retention_not_checked += 1
+    def saw_subscription(self, is_open: bool) -> None:
+        """A fan-out subscription was opened, or has ended."""
+        self.subscribed = int(is_open)
 
     def count_retry(self, error: Exception) -> None:
         """Count a failed call that is tried again."""

@@ -19,6 +19,10 @@ class _VirtualTimeSelector(selectors.SelectSelector):
         super().__init__()
         self.time = self.cpu_seconds = 0.0
 
+    def advance(self, seconds: float, cpu_seconds: float = 0.0) -> None:
+        self.time += seconds
+        self.cpu_seconds += cpu_seconds
+
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
         if not ready and timeout is None:
@@ -41,12 +45,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def suspend(self, seconds: float) -> None:
         """Advance the time while nothing runs, as when the process is stopped."""
-        self._time_selector.time += seconds
+        self._time_selector.advance(seconds)
 
     def work(self, seconds: float) -> None:
         """Advance the time while this process is busy, as when it decodes a large response."""
-        self._time_selector.time += seconds
-        self._time_selector.cpu_seconds += seconds
+        self._time_selector.advance(seconds, cpu_seconds=seconds)
 
     @property
     def cpu_seconds(self) -> float:

@@ -64,7 +64,7 @@ class BadRecordHandler:
             first = record.sequence_numbers[0]
             self._skipped_log.skipped(f"record {first} of {key}", reason, shard=key, sequence_number=first)
             if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
-                self._table[key].metrics.count_skipped()
+                self._table[key].metrics.add("skipped_records")
         else:
             await fail_on_rejected_record(record, reason)
 
@@ -89,7 +89,7 @@ class BadRecordHandler:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
         await self._sink.write(dead_letter(shard, record, reason))
         if shard.key in self._table:
-            self._table[shard.key].metrics.count_dead_letter()
+            self._table[shard.key].metrics.add("dead_letters")
 
 
 def dead_letter(shard: Shard, record: UserRecord, reason: str) -> RecordBatch:

@@ -110,12 +110,12 @@ class RetentionGaps:
         )
         if not self._continue_on_loss:
             raise error
-        entry.metrics.count_retention_gap()
+        entry.metrics.add("retention_gaps")
         if self._may_log(entry):
             log.error("%s; continuing because flink.state.dataloss=CONTINUE", error, extra=about(entry.key))
 
     def _on_not_checked(self, entry: ShardEntry) -> None:
-        entry.metrics.count_retention_not_checked()
+        entry.metrics.add("retention_not_checked")
         if self._may_log(entry):
             log.warning(
                 "%s was not read for longer than a stream may keep its records. It shows no records of that time: whether some came and "

@@ -41,9 +41,9 @@ class Faults:
 
     def __init__(self) -> None:
         self.iterator_generation = 0
-        self.listing_age_ms = 0
-        self.is_listing_incomplete = False
-        self.incomplete_listings = 0
+        self._listing_age_ms = 0
+        self._is_listing_incomplete = False
+        self._incomplete_listings = 0
         self._random_faults = RandomFaults()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()
@@ -113,6 +113,27 @@ class Faults:
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
         """Count a call that succeeded."""
         self._random_faults.on_success(operation, target)
+
+    def age_next_listing(self, milliseconds: int) -> None:
+        """Let the next listing show an earlier time."""
+        self._listing_age_ms = milliseconds
+
+    def take_listing_age(self) -> int:
+        """How much earlier a listing shows the shards, in ms; 0 for the one after it."""
+        age, self._listing_age_ms = self._listing_age_ms, 0
+        return age
+
+    def omit_from_next_listing(self) -> None:
+        """Let the next listing lack some shards."""
+        self._is_listing_incomplete = True
+
+    def take_omission(self) -> int | None:
+        """None, or for a listing that is to lack shards how many did before it."""
+        if not self._is_listing_incomplete:
+            return None
+        self._is_listing_incomplete = False
+        self._incomplete_listings += 1
+        return self._incomplete_listings - 1
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
         """Return the random fault of a subscription's next frame."""

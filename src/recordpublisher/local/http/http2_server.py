@@ -153,6 +153,7 @@ def ignore_goaway_without_error() -> None:
     The AWS SDK for JavaScript sends it with each subscription, while responses are under way. h2 takes the first one as the end of the
     connection, and hypercorn closes it; but in HTTP/2 open streams go on (RFC 9113, 6.8), and the client closes the connection afterwards.
     """
+    from h2.connection import H2Connection
     from hypercorn import protocol
     from hypercorn.protocol.h2 import H2Protocol
     from hyperframe.frame import GoAwayFrame
@@ -160,8 +161,11 @@ def ignore_goaway_without_error() -> None:
     class Connection(H2Protocol):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
-            receivers = self.connection._frame_dispatch_table
-            end = receivers[GoAwayFrame]
-            receivers[GoAwayFrame] = lambda frame: ([], []) if frame.error_code == NO_ERROR else end(frame)
+            ignore_in(self.connection)
+
+    def ignore_in(connection: H2Connection) -> None:
+        receivers = connection._frame_dispatch_table
+        end = receivers[GoAwayFrame]
+        receivers[GoAwayFrame] = lambda frame: ([], []) if frame.error_code == NO_ERROR else end(frame)
 
     protocol.H2Protocol = Connection  # type: ignore[attr-defined]

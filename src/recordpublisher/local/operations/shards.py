@@ -53,17 +53,15 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 def _as_of(account: Account) -> float:
     """The time that the listing shows, epoch ms: infinity, unless a fault makes it an old one."""
-    age, account.faults.listing_age_ms = account.faults.listing_age_ms, 0
+    age = account.faults.take_listing_age()
     return account.clock.now_ms() - age if age else inf
 
 
 def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
     """All of the shards, unless a fault makes the listing lack some."""
-    faults = account.faults
-    if not faults.is_listing_incomplete:
+    number = account.faults.take_omission()
+    if number is None:
         return shards
-    number, faults.is_listing_incomplete = faults.incomplete_listings, False
-    faults.incomplete_listings += 1
     match number % 3:
         case 0:
             return [shard for shard in shards if not (shard.is_open and shard.parents)]

@@ -35,7 +35,7 @@ class AccountStorage:
         self._unlisten: dict[str, Callable[[], None]] = {}
         self._trimmed_ms = account.clock.now_ms()
         self._restore(folder)
-        account.on_change = self.save
+        account.call_on_change(self.save)
         self.save()
 
     def save(self) -> None:
@@ -53,7 +53,7 @@ class AccountStorage:
     def close(self) -> None:
         """Store the last state, and close the file."""
         self.save()
-        self._account.on_change = lambda: None
+        self._account.call_on_change(None)
         for unlisten in self._unlisten.values():
             unlisten()
         self._database.close()

@@ -36,7 +36,7 @@ class Delays:
 
 
 class Account:
-    """Owns the streams by name and the registries that span them. `on_change` is called when more than records has changed."""
+    """Owns the streams by name and the registries that span them."""
 
     def __init__(
         self, clock: Clock, region: str, delays: Delays, quotas: Quotas | None, consumer_limit: int = CONSUMER_LIMIT
@@ -50,8 +50,17 @@ class Account:
         self.throttle = Throttle(quotas, clock) if quotas else None
         self.subscriptions = Subscriptions(clock)
         self.committed_ms: int | None = None
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] | None = None
         self._streams: dict[str, Stream] = {}
+
+    def call_on_change(self, on_change: Callable[[], None] | None) -> None:
+        """Have a function called when more than records has changed."""
+        self._on_change = on_change
+
+    def changed(self) -> None:
+        """More than records has changed."""
+        if self._on_change is not None:
+            self._on_change()
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
         """Add a stream; raises ResourceInUseException for a taken name."""

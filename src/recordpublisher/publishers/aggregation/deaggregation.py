@@ -105,7 +105,7 @@ class Deaggregator:
     def kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
         """Which sub-records are kept; None: all. Where keys decide, the KPL sends foreign ones again, to their own shard."""
         if decision is ForeignSubRecords.DROP:
-            self.metrics.foreign_sub_records += owned.count(False)
+            self.metrics.add("foreign_sub_records", owned.count(False))
             self._dropped_log.skipped(
                 f"{owned.count(False)} of {len(owned)} sub-records of the aggregate {record.sequence_number} of {self.shard.key}",
                 _WHY_DROPPED,
@@ -114,7 +114,7 @@ class Deaggregator:
             return owned
         self._takes_all = decision is ForeignSubRecords.KEEP
         if decision is ForeignSubRecords.KEEP_UNCHECKED:
-            self.metrics.unchecked_sub_records += owned.count(False)
+            self.metrics.add("unchecked_sub_records", owned.count(False))
         return None
 
 
@@ -194,7 +194,7 @@ class ResponseBatches:
             batch = self._last_batch(records_after(self._plain, self._done), self.raw_count, self.raw_bytes)
             self._plain = None
         self.held_bytes += batch.held_bytes
-        self._deaggregator.metrics.number_of_deaggregated_records += len(batch)
+        self._deaggregator.metrics.add("number_of_deaggregated_records", len(batch))
         return batch
 
     async def _expand(self) -> RecordBatch:

@@ -97,7 +97,7 @@ class FanOutRecordPublisher(RecordPublisher):
         try:
             return await self._publish(subscription, arn, consumer)
         finally:
-            self._metrics.subscribed = 0
+            self._metrics.saw_subscription(False)
             await subscription.close()
 
     async def _subscribe(self, arn: str) -> OpenSubscription | None:
@@ -114,8 +114,8 @@ class FanOutRecordPublisher(RecordPublisher):
             self._resubscribe.on_subscribe_error(error, arn)
             return None
         self._resubscribe.on_subscribed()
-        self._metrics.subscribed = 1
-        self._metrics.resubscribes += self._subscriptions > 0
+        self._metrics.saw_subscription(True)
+        self._metrics.add("resubscribes", int(self._subscriptions > 0))
         self._subscriptions += 1
         self._was_backpressured = False
         return subscription
@@ -158,7 +158,7 @@ class FanOutRecordPublisher(RecordPublisher):
         try:
             event = await subscription.next_event()
         except Exception as error:
-            self._metrics.subscribed = 0
+            self._metrics.saw_subscription(False)
             await subscription.close()
             if isinstance(error, ResourceNotFoundError):
                 await self._resolve_not_found(error, arn)

@@ -59,7 +59,7 @@ class ShardIterator:
     def discard_expired(self) -> None:
         """Forget the iterator because it is too old, and count it."""
         self._value = None
-        self._metrics.iterator_refreshes += 1
+        self._metrics.add("iterator_refreshes")
 
 
 async def explain_not_found(

@@ -273,7 +273,7 @@ async def test_a_predecessor_suspended_in_its_transaction_blocks_nobody(uri, mad
     """The state after SIGSTOP in the middle of a commit."""
     positions = PositionTable("recordpublisher_positions", "job")
     sleeper = Database(uri, "uri", rp.Properties())
-    sleeper.session_name = positions.session_name(0, 1)
+    sleeper.name_session(positions.session_name(0, 1))
     generation = await sleeper.transaction(lambda connection: positions.open(connection, 0, 1))
     try:
         with sleeper._engine.connect() as asleep:

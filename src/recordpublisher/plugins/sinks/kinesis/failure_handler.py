@@ -41,8 +41,11 @@ class FailureHandler:
         self._has_warned = False
         self.error: BaseException | None = None
         self.was_raised = False
-        self.on_failed: Callable[[], None] | None = None
-        """Called when the sink has ended: nobody may call it for a while, and so learn of the error."""
+        self._on_failed: Callable[[], None] | None = None
+
+    def call_when_failed(self, on_failed: Callable[[], None] | None) -> None:
+        """Have a function called when the sink has ended: nobody may call the sink for a while, and so learn of the error."""
+        self._on_failed = on_failed
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended the sink, if any; asynchronous errors reach the caller here (FLINK-9374)."""
@@ -54,8 +57,8 @@ class FailureHandler:
         """End the sink with this error; the first error wins."""
         if self.error is None:
             self.error = error
-            if self.on_failed is not None:
-                self.on_failed()
+            if self._on_failed is not None:
+                self._on_failed()
 
     def reject(self, record: PendingRecord, reason: str) -> None:
         """Report an invalid record, which was not accepted. With `failOnError` raises SinkError; the sink continues."""

@@ -116,9 +116,7 @@ class KinesisSink(Sink):
     async def open(self, context: SinkContext) -> State | None:
         """As the sink of a job: read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
         self._context = context
-        self._writer.permission.may_write = context.may_write
-        self._writer.call_when_failed(context.request_checkpoint)
-        await self._writer.open()
+        await self._writer.open(context.may_write, context.request_checkpoint)
         return None
 
     def destination(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.fetcher.metric_types import MetricType
@@ -75,28 +75,22 @@ KINESIS_SINK_METRICS: dict[str, tuple[MetricType, str, str]] = {
 }
 
 
-@dataclass(slots=True)
 class SinkMetrics:
-    """Counters of one sink, under the names of `KINESIS_SINK_METRICS` in Python's form."""
+    """Owns the counters of one sink, by the names of `KINESIS_SINK_METRICS`, and the duration of its last call."""
 
-    backpressure_cycles: int = 0
-    num_records_out: int = 0
-    num_bytes_out: int = 0
-    num_records_out_errors: int = 0
-    kinesis_records: int = 0
-    requests: int = 0
-    failed_requests: int = 0
-    retries: int = 0
-    throttles: int = 0
-    misrouted_records: int = 0
-    shard_map_refreshes: int = 0
-    current_send_time_ms: int = 0
+    def __init__(self) -> None:
+        self._counts = {name: 0 for name, (kind, *_) in KINESIS_SINK_METRICS.items() if kind is COUNTER}
+        self._send_time_ms = 0
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Add to a counter."""
+        self._counts[name] += count
+
+    def call_ended(self, seconds: float) -> None:
+        """Count a PutRecords call that took this long."""
+        self.add("requests")
+        self._send_time_ms = round(seconds * 1000)
 
     def as_dict(self, **gauges: Any) -> dict[str, Any]:
-        """The given gauges and these counters, by their public names."""
-        return {**gauges, **{_camel(field.name): getattr(self, field.name) for field in fields(self)}}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+        """The given gauges and these counters."""
+        return {**gauges, **self._counts, "currentSendTimeMs": self._send_time_ms}

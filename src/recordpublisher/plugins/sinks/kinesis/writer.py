@@ -49,7 +49,9 @@ class KinesisWriter:
         self._pipeline = SendingPipeline(
             port, stream, settings, clock, self._outstanding, self._failures, self._metrics, self._wake_waiters
         )
-        self._waiters = FifoWaiters(clock, settings.wait_seconds, self._count_cycle)
+        self._waiters = FifoWaiters(
+            clock, settings.wait_seconds, on_cycle=lambda: self._metrics.add("backpressureCycles")
+        )
         self._completion = Notifier()
         self._limit = self._pipeline.limit
         self._accepted_since_yield = 0
@@ -60,12 +62,13 @@ class KinesisWriter:
         """What may be sent."""
         return self._pipeline.permission
 
-    def call_when_failed(self, on_failed: Callable[[], None]) -> None:
-        """Have a function called, once, when an error has ended the writer: the next call raises it."""
-        self._failures.on_failed = on_failed
-
-    async def open(self) -> None:
-        """Read the stream's limits and shards. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+    async def open(
+        self, may_write: Callable[[], bool] | None = None, on_failed: Callable[[], None] | None = None
+    ) -> None:
+        """Read the stream's limits and shards. `may_write`: records are sent only while it is True. `on_failed` is called, once, when an
+        error has ended the writer: the next call raises it. Raises: StreamNotFoundError, and errors that retries cannot fix."""
+        self._failures.call_when_failed(on_failed)
+        self.permission.ask(may_write)
         await self._pipeline.open()
         self._closed_reason = None
 
@@ -100,7 +103,7 @@ class KinesisWriter:
             elif (reason := await self._rejection_reason(record)) is None:
                 self._accept(record)
             else:
-                self._metrics.num_records_out_errors += 1
+                self._metrics.add("numRecordsOutErrors")
                 await on_invalid(index, reason)
 
     async def flush(self) -> None:
@@ -179,7 +182,7 @@ class KinesisWriter:
         reason = await self._rejection_reason(record)
         if reason is None:
             return False
-        self._metrics.num_records_out_errors += 1
+        self._metrics.add("numRecordsOutErrors")
         self._failures.reject(record, reason)
         self._failures.raise_if_failed()
         return True
@@ -221,9 +224,6 @@ class KinesisWriter:
     def _wake_waiters(self) -> None:
         self._completion.notify_all()
         self._waiters.notify_first()
-
-    def _count_cycle(self) -> None:
-        self._metrics.backpressure_cycles += 1
 
     def _describe_limits(self) -> str:
         outstanding = self._outstanding

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
@@ -15,25 +15,23 @@ from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 from .ordering import ReadyRecords
 from .settings import MapSettings, OnFailure
-from .unhandled_record import UnhandledRecord
+from .unhandled_record import UnhandledBatch, UnhandledRecord
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 _BASE_MS, _MAX_MS, _EXPONENT = 200, 10_000, 2.0
 """The pause before a retry: full jitter, at most 10 s."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """`outstanding` and `held_bytes` are of records that are written and not handled; the others count since the start."""
-
-    outstanding: int = 0
-    held_bytes: int = 0
-    handled: int = 0
-    retries: int = 0
-    timeouts: int = 0
-    expired: int = 0
-    skipped: int = 0
-    dead_letters: int = 0
+MAP_SINK_METRICS = {
+    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
+    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
+    "handled": (MetricType.COUNTER, "records", "handled"),
+    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
+    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
+    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
+    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
+    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
+}
 
 
 class Outcomes:
@@ -49,7 +47,7 @@ class Outcomes:
         on_ready: Callable[[], None],
         on_changed: Callable[[bool], None],
     ) -> None:
-        self.counts = Counts()
+        self._counts = dict.fromkeys(MAP_SINK_METRICS, 0)
         self.rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self.error: BaseException | None = None
         self._settings = settings
@@ -60,13 +58,37 @@ class Outcomes:
         self._skipped_log = SkippedRecordsLog(log)
         self._retry_timers: set[asyncio.TimerHandle] = set()
 
+    def metrics(self) -> dict[str, int]:
+        """By the names of `MAP_SINK_METRICS`."""
+        return dict(self._counts)
+
+    @property
+    def outstanding(self) -> int:
+        """Records that are written and not handled."""
+        return self._counts["outstanding"]
+
+    @property
+    def held_bytes(self) -> int:
+        """Of their batches."""
+        return self._counts["heldBytes"]
+
+    def written(self, pending: UnhandledBatch) -> None:
+        """The records of a batch are to be handled."""
+        self._counts["outstanding"] += pending.remaining
+        self._counts["heldBytes"] += pending.held_bytes
+
+    def succeeded(self, item: UnhandledRecord) -> None:
+        """The handler has handled a record."""
+        self._counts["handled"] += 1
+        self.handled(item)
+
     def handled(self, item: UnhandledRecord) -> None:
         """A record is done with. The next one of its key is released by `ReadyRecords.finish`."""
-        counts, pending = self.counts, item.pending
-        counts.outstanding -= 1
+        pending = item.pending
+        self._counts["outstanding"] -= 1
         pending.count_handled(item.index)
         if not pending.remaining:
-            counts.held_bytes -= pending.held_bytes
+            self._counts["heldBytes"] -= pending.held_bytes
             pending.shard.drop_handled()
             self._on_changed(False)
 
@@ -74,12 +96,12 @@ class Outcomes:
         """The first of these records of one key failed; the others come after it and must be handled after it."""
         item = items[0]
         item.attempts += 1
-        self.counts.timeouts += isinstance(error, TimeoutError)
+        self._counts["timeouts"] += isinstance(error, TimeoutError)
         if item.pending.shard.is_revoked:
             self._handle_again(items)
             return
         if item.attempts <= self._settings.retries:
-            self.counts.retries += 1
+            self._counts["retries"] += 1
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
             return
         reason = describe_error(error)
@@ -99,7 +121,7 @@ class Outcomes:
 
     def expired(self, item: UnhandledRecord) -> None:
         """The record is older than `max_age`. The next one of its key is released by `ReadyRecords.finish`."""
-        self.counts.expired += 1
+        self._counts["expired"] += 1
         self._give_up(item, f"older than max_age ({self._settings.max_age:g} s)")
 
     def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
@@ -116,11 +138,11 @@ class Outcomes:
 
     def _give_up(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
         if self._settings.on_failure is OnFailure.DEAD_LETTER:
-            self.counts.dead_letters += 1
+            self._counts["deadLetters"] += 1
             self.rejected.append((item, reason))  # it is handled when the job has taken it
             self._on_changed(True)
         else:
-            self.counts.skipped += 1
+            self._counts["skipped"] += 1
             key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
             self._skipped_log.skipped(str(item), reason, error, key, sequence_number)
             self.handled(item)

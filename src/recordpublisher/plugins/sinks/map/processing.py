@@ -52,8 +52,7 @@ class Processing:
             except Exception as error:
                 self._outcomes.failed([item], error)
                 return
-            self._outcomes.counts.handled += 1
-            self._outcomes.handled(item)
+            self._outcomes.succeeded(item)
         if item.key_queue is not None:
             self._ready.finish(item.key_queue)
 
@@ -75,8 +74,7 @@ class Processing:
                 self._outcomes.failed(group[index:], errors[id(item)])
                 return
             else:
-                self._outcomes.counts.handled += 1
-                self._outcomes.handled(item)
+                self._outcomes.succeeded(item)
         if group[0].key_queue is not None:
             self._ready.finish(group[0].key_queue)
 

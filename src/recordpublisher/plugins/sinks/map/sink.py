@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import asdict
 from typing import Any
 
-from recordpublisher.fetcher.metric_types import MetricType, SinkMetric
+from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.records import RecordBatch
@@ -15,23 +14,13 @@ from recordpublisher.publishers.records import RecordBatch
 from .handled_positions import HandledPositions
 from .handler import Handler
 from .ordering import ReadyRecords
-from .outcomes import Outcomes
+from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .settings import MapSettings
 from .unhandled_record import UnhandledBatch
 from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
-MAP_SINK_METRICS = {
-    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
-    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
-    "handled": (MetricType.COUNTER, "records", "handled"),
-    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
-    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
-    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
-    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
-    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
-}
 
 
 class MapSink(Sink):
@@ -118,9 +107,7 @@ class MapSink(Sink):
         if shard.is_revoked:
             return
         pending = UnhandledBatch(batch, shard)
-        counts = self._outcomes.counts
-        counts.outstanding += pending.remaining
-        counts.held_bytes += pending.held_bytes
+        self._outcomes.written(pending)
         self._ready.add(pending)
         self._wake()
 
@@ -130,14 +117,14 @@ class MapSink(Sink):
         Raises: SinkError after a record has failed the job.
         """
         if checkpoint is None or not checkpoint.may_be_partial:
-            self._wait.is_draining = True
+            self._wait.drain(True)
             self._wake()
             try:
-                await self._wait_until(lambda: not self._outcomes.counts.outstanding)
+                await self._wait_until(lambda: not self._outcomes.outstanding)
             finally:
-                self._wait.is_draining = False
+                self._wait.drain(False)
         else:
-            self._wait.is_draining = self._positions.has_unhandled(checkpoint.stopped)
+            self._wait.drain(self._positions.has_unhandled(checkpoint.stopped))
             self._wake()
             await self._wait_until(lambda: True)
         if checkpoint is None:
@@ -164,8 +151,7 @@ class MapSink(Sink):
     def metrics(self) -> dict[str, Any]:
         """Counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped`,
         `deadLetters`; and `heldBytes` of those outstanding."""
-        counts = asdict(self._outcomes.counts)
-        return counts | {"heldBytes": counts.pop("held_bytes"), "deadLetters": counts.pop("dead_letters")}
+        return self._outcomes.metrics()
 
     def exported_metrics(self) -> list[SinkMetric]:
         """The same, with type, unit and meaning."""
@@ -173,7 +159,7 @@ class MapSink(Sink):
         return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
 
     def _is_below_limit(self) -> bool:
-        return self._outcomes.counts.held_bytes < self._settings.max_bytes
+        return self._outcomes.held_bytes < self._settings.max_bytes
 
     async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         """Meanwhile pass on what the job must decide. Raises: SinkError."""

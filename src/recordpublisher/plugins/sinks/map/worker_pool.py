@@ -105,17 +105,21 @@ class BatchWait:
         self._wake = wake
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
-        self.is_draining = False
+        self._is_draining = False
 
     def may_take(self) -> bool:
         """Whether a batch may be taken now. If not, `wake` is called when that has changed by time."""
         if not self._queue:
             return False
-        if len(self._queue) >= self._size or not self._seconds or self.is_draining or self._is_over:
+        if len(self._queue) >= self._size or not self._seconds or self._is_draining or self._is_over:
             return True
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
         return False
+
+    def drain(self, is_draining: bool) -> None:
+        """Whether all that is ready is to be handled now, without waiting for more."""
+        self._is_draining = is_draining
 
     def reset(self) -> None:
         """A batch was taken: the wait for the next one begins with its first record."""

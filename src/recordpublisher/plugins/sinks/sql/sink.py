@@ -61,7 +61,7 @@ class SqlSink(Sink):
         if context.is_elastic:
             self._buffer.open(context, await self._database.transaction(self._open_elastic))
             return None
-        self._database.session_name = self._positions.session_name(context.subtask, context.parallelism)
+        self._database.name_session(self._positions.session_name(context.subtask, context.parallelism))
         target, states = await self._database.transaction(self._open)
         self._buffer.open(context, target)
         return states or None

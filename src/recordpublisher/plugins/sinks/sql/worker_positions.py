@@ -125,7 +125,7 @@ class SqlWorkerPositions(WorkerPositions):
         """Insert the worker's row; its name is that of the session from now on. Raises: RetriesExhaustedError."""
         self._worker, self._commits = worker, 0
         self._buffer.reset()
-        self._database.session_name = self._table.session_name(worker)
+        self._database.name_session(self._table.session_name(worker))
         await self._database.transaction(partial(self._table.join, worker=worker))
 
     async def commit(self, positions: State, shards: Collection[str] | None) -> None:

@@ -35,16 +35,20 @@ class Database:
     """
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the URI. `session_name` is the `application_name` of the next connection to PostgreSQL.
+        """`key` is the property that has the URI.
 
         Raises: ConfigurationError.
         """
-        self.session_name = ""
+        self._session_name = ""
         self._key, self._shown_uri = key, mask_passwords(uri)
         self._engine = engine_of(uri, key)
-        on_connect(self._engine, self._name_session)
+        on_connect(self._engine, self._set_session_name)
         self._policy = SQL_RETRIES.policy(properties)
         self._thread: ThreadPoolExecutor | None = None
+
+    def name_session(self, name: str) -> None:
+        """The `application_name` of the next connection to PostgreSQL."""
+        self._session_name = name
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.
@@ -90,8 +94,8 @@ class Database:
         finally:
             thread.shutdown(wait=False)
 
-    def _name_session(self, cursor: Any) -> None:
-        cursor.execute("SELECT set_config('application_name', %s, false)", [self.session_name or "recordpublisher"])
+    def _set_session_name(self, cursor: Any) -> None:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [self._session_name or "recordpublisher"])
 
     def _attempt(self, work: Callable[[Connection], T]) -> T:
         try:

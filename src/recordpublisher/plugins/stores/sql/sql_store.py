@@ -119,7 +119,8 @@ class SqlStore(ConditionalStore):
 
     async def end_sessions(self, role: str) -> None:
         """PostgreSQL: end the job's sessions of this role, which releases their locks; this store's session has the role from now on."""
-        self._database.session_name = name = f"{session_prefix(TABLE, self._job)} {role}"
+        name = f"{session_prefix(TABLE, self._job)} {role}"
+        self._database.name_session(name)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
     async def close(self) -> None:

@@ -149,7 +149,7 @@ class ClientConnection(asyncio.Protocol):
         if self._sent is None:
             raise FrameError("a proof before the challenge")
         if is_proven(proof, self._token, *self._sent):
-            self._frames.limit = MAX_RESPONSE_BYTES
+            self._frames.allow(MAX_RESPONSE_BYTES)
             self._is_authenticated = True
             self.handshake_ended.set()
             self._on_authenticated()

@@ -40,8 +40,12 @@ class FrameReader:
     """Owns the received bytes that are not a whole frame yet: at most `limit`, plus the bytes of one read."""
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self._limit = limit
         self._buffer = bytearray()
+
+    def allow(self, limit: int) -> None:
+        """Accept frames of up to so many bytes from now on."""
+        self._limit = limit
 
     def feed(self, data: bytes | memoryview) -> None:
         """Append received bytes."""
@@ -57,7 +61,7 @@ class FrameReader:
         if len(buffer) < LENGTH_BYTES:
             return None
         end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
-        if end > LENGTH_BYTES + self.limit:
+        if end > LENGTH_BYTES + self._limit:
             raise FrameError("a frame is too long")
         if len(buffer) < end:
             return None

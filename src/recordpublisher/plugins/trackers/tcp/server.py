@@ -65,6 +65,7 @@ class TrackerServer:
         self._unauthenticated: dict[ClientOfServer, None] = {}
         self._authenticated: dict[ClientOfServer, None] = {}
         self._rejections: dict[str, int] = {}
+        self._logged_heartbeats = 0
         self._server: asyncio.Server | None = None
         self._maintenance: asyncio.Task[None] | None = None
 
@@ -179,7 +180,8 @@ class TrackerServer:
     def _take_stats_line(self, seconds: float) -> str:
         """The statistics since the last line; resets them."""
         rejected = ", ".join(f"{reason} {count}" for reason, count in sorted(self._rejections.items())) or "none"
-        heartbeats, self.groups.heartbeats, self._rejections = self.groups.heartbeats, 0, {}
+        heartbeats, self._rejections = self.groups.heartbeats - self._logged_heartbeats, {}
+        self._logged_heartbeats = self.groups.heartbeats
         return (
             f"{len(self.groups)} groups, {self.groups.connected_subtasks} subtasks, {len(self._authenticated)} connections, "
             f"{heartbeats / seconds:.0f} heartbeats/s, rejected: {rejected}"

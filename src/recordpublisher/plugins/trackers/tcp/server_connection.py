@@ -164,7 +164,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reject("token")
         else:
             self._is_authenticated = True
-            self._frames.limit = MAX_REQUEST_BYTES
+            self._frames.allow(MAX_REQUEST_BYTES)
             self._listener.on_authenticated(self)
             self._send(sign_response(self._listener.token, self._challenge, response))
 

@@ -37,6 +37,14 @@ _PING_AFTER_SECONDS = 5.0  # an open subscription sends an event about every 5 s
 _PING_SECONDS = 2.0
 
 
+def _client_protocol() -> H2Connection:
+    """Without server push, and with our window."""
+    protocol = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+    values = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES}
+    protocol.local_settings = Settings(client=True, initial_values=values)
+    return protocol
+
+
 class Http2Connection(asyncio.Protocol):
     """Owns a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task to leak.
 
@@ -46,11 +54,7 @@ class Http2Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
-        self._h2.local_settings = Settings(
-            client=True,
-            initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES},
-        )
+        self._h2 = _client_protocol()
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Http2Stream] = {}
         self._failure: Exception | None = None

@@ -59,8 +59,8 @@ class CompletionHandler:
     def acknowledge(self, user_records: Sequence[PendingRecord]) -> None:
         """Count user records as written: frees capacity, and releases the next record of each key."""
         records, size = self._outstanding.complete(user_records)
-        self._metrics.num_records_out += records
-        self._metrics.num_bytes_out += size
+        self._metrics.add("numRecordsOut", records)
+        self._metrics.add("numBytesOut", size)
         self._release_next_of_keys(user_records)
 
     def send_again(self, records: Sequence[PendingRecord]) -> None:
@@ -68,9 +68,9 @@ class CompletionHandler:
         self._queues.requeue(records, self._clock.monotonic())
 
     def _complete_batch(self, queue: ShardQueue, outcome: PutOutcome) -> None:
-        self._metrics.kinesis_records += len(outcome.acknowledged)
-        self._metrics.retries += len(outcome.to_retry)
-        self._metrics.throttles += outcome.throttles
+        self._metrics.add("kinesisRecords", len(outcome.acknowledged))
+        self._metrics.add("retries", len(outcome.to_retry))
+        self._metrics.add("throttles", outcome.throttles)
         self._put_back(queue, outcome.to_retry)
         for given_up in outcome.given_up:
             self._failures.give_up(given_up.record, given_up.error_code, given_up.error_message)
@@ -106,7 +106,7 @@ class CompletionHandler:
 
     def _count_failed(self, user_records: Sequence[PendingRecord]) -> None:
         records, _ = self._outstanding.complete(user_records)
-        self._metrics.num_records_out_errors += records
+        self._metrics.add("numRecordsOutErrors", records)
         if self._failures.error is None:
             self._release_next_of_keys(user_records)
 

@@ -20,7 +20,11 @@ class SendPermission:
         self._aggregator = aggregator
         self._sources: dict[str, SourceShard] = {}
         self._has_revoked = False
-        self.may_write: Callable[[], bool] = lambda: True
+        self._may_write: Callable[[], bool] | None = None
+
+    def ask(self, may_write: Callable[[], bool] | None) -> None:
+        """Whom to ask whether the job may write. None: it always may."""
+        self._may_write = may_write
 
     def source(self, key: str) -> SourceShard:
         """Of records that are read from this shard now."""
@@ -38,7 +42,7 @@ class SendPermission:
         """Wait until these may be sent. None: a record that must not be sent any more."""
         while True:
             entries = [self._entry(record) for record in records]
-            if self.may_write() or not any(entries):
+            if self._may_write is None or self._may_write() or not any(entries):
                 return entries
             await asyncio.sleep(POLL_SECONDS)
 

@@ -108,8 +108,7 @@ class Sender:
         if sent:
             began = self._clock.monotonic()
             results = await self._results_of(sent)
-            self._metrics.requests += 1
-            self._metrics.current_send_time_ms = round((self._clock.monotonic() - began) * 1000)
+            self._metrics.call_ended(self._clock.monotonic() - began)
         if len(sent) < len(entries):
             results = with_unsent(request, entries, results)
         self._on_results(request, results)
@@ -118,12 +117,12 @@ class Sender:
         try:
             response = await self._port.put_records(self._stream, entries)
         except TransientError as error:
-            self._metrics.failed_requests += 1
+            self._metrics.add("failedRequests")
             return results_of_failed_call(error, len(entries))
         except FatalKinesisError as error:
             if error.code != VALIDATION_EXCEPTION:
                 raise
-            self._metrics.failed_requests += 1
+            self._metrics.add("failedRequests")
             largest = await self._largest_record_now()
             if not any(size_of(entry.data, entry.partition_key) > largest for entry in entries):
                 raise

@@ -86,7 +86,7 @@ class ShardMapRefresher:
             self._is_requested = False
             misrouted, self._misrouted = self._misrouted, []
             listed = await self._list()
-            self._metrics.shard_map_refreshes += 1
+            self._metrics.add("shardMapRefreshes")
             if not self._keys_decide or self._has_foreign_record(listed):
                 self._keys_decide = await self._fetch_whether_keys_decide()
             self._last_misrouted.clear()
@@ -135,6 +135,6 @@ class ShardMapRefresher:
         taken_by = shard_map.ranges.get(shard_id)
         foreign = [part for part in aggregate.parts if taken_by is None or part.hash_key not in taken_by]
         accepted = [part for part in aggregate.parts if taken_by is not None and part.hash_key in taken_by]
-        self._metrics.misrouted_records += len(foreign)
+        self._metrics.add("misroutedRecords", len(foreign))
         self._send_again(foreign)
         self._acknowledge(accepted)
