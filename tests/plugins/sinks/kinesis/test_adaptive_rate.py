@@ -5,13 +5,13 @@ from statistics import mean
 import pytest
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import (
+    BURST_SECONDS,
     DECREASE,
     FREQUENT_BURST_SECONDS,
     INCREASE,
     TOLERATED_SHARE,
     AdaptiveRate,
 )
-from recordpublisher.plugins.sinks.kinesis.rate_control import BURST_SECONDS
 
 
 class Calls:

@@ -15,8 +15,7 @@ from statistics import mean
 
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.adaptive_rate import AdaptiveRate
-from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_CREDIT_SECONDS
+from recordpublisher.plugins.sinks.kinesis.adaptive_rate import MAX_CREDIT_SECONDS, AdaptiveRate
 
 LIMIT = 1_000
 """Records a second."""

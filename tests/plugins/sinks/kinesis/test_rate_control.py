@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.rate_control import ShardRateLimit
+from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 
 
 @pytest.mark.parametrize(("records", "size", "seconds"), [(250, 1, 0.25), (1, 2**20, 1.0), (10, 2**19, 0.5)])

@@ -16,20 +16,17 @@ from recordpublisher.publishers.kinesis.ports import StreamSummary, WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
+from .adaptive_rate import ShardRateLimit
 from .failure_handler import FailureHandler
 from .outstanding_records import OutstandingRecords
 from .pending_record import PendingRecord
-from .put_records.completion_handler import CompletionHandler
-from .put_records.key_order import KeyOrder
+from .put_records.completion_handler import CompletionHandler, KeyOrder
 from .put_records.request import RequestLimits
-from .put_records.send_permission import SendPermission
-from .put_records.sender import Sender
-from .rate_control import ShardRateLimit
+from .put_records.sender import Sender, SendPermission
 from .settings import KinesisSinkSettings
 from .shard_queues.kpl_aggregator import KplAggregator
-from .shard_queues.shard_map import NO_SHARDS, ShardMap
 from .shard_queues.shard_map_refresher import MIN_DESCRIBE_INTERVAL_SECONDS, MisroutedRecord, ShardMapRefresher
-from .shard_queues.shard_queues import ShardQueues
+from .shard_queues.shard_queues import NO_SHARDS, ShardMap, ShardQueues
 from .statistics import SinkMetrics
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)

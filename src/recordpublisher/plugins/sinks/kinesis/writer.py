@@ -14,7 +14,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
-from .put_records.send_permission import SendPermission
+from .put_records.sender import SendPermission
 from .sending_pipeline import SendingPipeline
 from .settings import KinesisSinkSettings
 from .statistics import SinkMetrics

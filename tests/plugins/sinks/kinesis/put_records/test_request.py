@@ -1,8 +1,8 @@
 """When a call is sent and which records it carries (K1, K4)."""
 
+from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_records.request import NEVER, Request, RequestLimits, take_next_request
-from recordpublisher.plugins.sinks.kinesis.rate_control import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import AggregatingShardQueue, ShardQueue
 from recordpublisher.publishers.shards import Shard

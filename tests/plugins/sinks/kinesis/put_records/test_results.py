@@ -1,5 +1,6 @@
 """The results of a PutRecords call, record by record (K2)."""
 
+from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_records.request import ShardBatch
 from recordpublisher.plugins.sinks.kinesis.put_records.results import (
@@ -7,9 +8,8 @@ from recordpublisher.plugins.sinks.kinesis.put_records.results import (
     classify_results,
     results_of_failed_call,
 )
-from recordpublisher.plugins.sinks.kinesis.rate_control import ShardRateLimit
-from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_map import ANY_SHARD
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
+from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import ANY_SHARD
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.shards import HashRange, Shard

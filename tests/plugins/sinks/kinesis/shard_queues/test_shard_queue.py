@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordpublisher.plugins.sinks.kinesis.adaptive_rate import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.rate_control import MAX_CREDIT_SECONDS, ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
 from recordpublisher.publishers.shards import Shard
 

@@ -10,9 +10,9 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
 from ..failure_handler import VALIDATION_EXCEPTION
 from ..pending_record import PendingRecord, size_of
-from ..shard_queues.shard_map import ANY_SHARD
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
+from ..shard_queues.shard_queues import ANY_SHARD
 from .request import Request, ShardBatch
 
 THROTTLED = "ProvisionedThroughputExceededException"

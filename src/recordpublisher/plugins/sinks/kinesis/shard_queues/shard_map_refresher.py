@@ -16,7 +16,7 @@ from recordpublisher.publishers.shards import Shard
 from ..pending_record import PendingRecord
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
-from .shard_map import ShardMap
+from .shard_queues import ShardMap
 
 log = logging.getLogger(__name__)
 

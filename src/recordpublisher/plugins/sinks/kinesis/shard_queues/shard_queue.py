@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from recordpublisher.publishers.shards import HashRange, Shard
 
-from ..adaptive_rate import AdaptiveRate
+from ..adaptive_rate import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, ShardRateLimit
 from ..pending_record import PendingRecord
-from ..rate_control import BURST_SECONDS, MAX_CREDIT_SECONDS, ShardRateLimit
 from .kpl_aggregator import KplAggregator
 
 ALREADY_DUE = float("-inf")
