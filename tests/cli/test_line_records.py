@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from recordpublisher.cli.line_records import MAX_LINE_BYTES, blocks_of_lines, partition_key
+from recordpublisher.cli.stream_commands.put import MAX_LINE_BYTES, blocks_of_lines, partition_key
 from recordpublisher.publishers.errors import RecordPublisherError
 
 

@@ -6,9 +6,8 @@ import logging
 import pytest
 
 from recordpublisher.cli.execution import print_error
-from recordpublisher.cli.logs.log_format import TextLines
-from recordpublisher.cli.output import aligned, json_text, styled, table
-from recordpublisher.cli.printable import printable, printable_json
+from recordpublisher.cli.logs import TextLines
+from recordpublisher.cli.output import aligned, json_text, printable, printable_json, styled, table
 from recordpublisher.cli.printed_records import json_line
 
 from fakes.batches import batch

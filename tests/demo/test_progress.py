@@ -1,7 +1,6 @@
 """The demo's record of the shards' progress."""
 
-from recordpublisher.demo.display import lag_days, state_of
-from recordpublisher.demo.progress import DemoProgress
+from recordpublisher.demo.display import DemoProgress, lag_days, state_of
 
 QUARTER = "0-3fffffffffffffffffffffffffffffff"
 

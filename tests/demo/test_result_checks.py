@@ -3,7 +3,7 @@
 import json
 
 from recordpublisher.demo import result_checks
-from recordpublisher.demo.progress import DemoProgress
+from recordpublisher.demo.display import DemoProgress
 from recordpublisher.demo.result_checks import OutputRows, files_by_batch
 
 

@@ -13,8 +13,7 @@ import typer
 from typer.main import get_command
 
 from .execution import CommandGroup, show_warnings_in_one_line
-from .logs.log_format import TextLines
-from .logs.log_options import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, set_verbosity
+from .logs import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbosity
 
 
 class LazyCommands(Mapping[str, Any]):

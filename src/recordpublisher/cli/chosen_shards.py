@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.retry import call_with_retries
 
-from .known_shards import known_shard
+from .shard_tree import known_shard
 
 
 async def read_chosen_shards(

@@ -1,4 +1,4 @@
-"""Runs commands: an error becomes one line on stderr and an exit code, without a traceback."""
+"""Runs commands, with a client of the service: an error becomes one line on stderr and an exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from recordpublisher.plugins.runtime.jobs.termination import SubtaskFailedError
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError, TransientError
-from recordpublisher.publishers.retry import retry_listener
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import call_with_retries, retry_listener
 
-from .logs.log_format import logs_json
-from .printable import printable_line
+from .logs import logs_json
+from .output import printable_line
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis.management.client import ManagementClient
 
 log = logging.getLogger("recordpublisher.command")
 log.setLevel(logging.INFO)
@@ -191,3 +196,30 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
         loop.add_signal_handler(number, cancel, number)
     await asyncio.wait([task])
     return (None, received[0][1]) if task.cancelled() else (task.result(), None)
+
+
+def ask_service(
+    properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
+) -> T:
+    """Ask the service something, with the retries of ListShards; otherwise as `call_service`."""
+    policy = LIST_SHARDS_RETRIES.policy(properties)
+    return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
+
+
+def call_service(
+    properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
+) -> T:
+    """Do something with a client of the service. Nothing is retried: a change that was made, but whose response was lost, would fail the
+    second time. A signal ends the command, without a result.
+
+    An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
+    """
+    properties.check()
+    return run_to_end(_call(properties, work, [] if stream is None else [stream]))
+
+
+async def _call(properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], streams: list[str]) -> T:
+    from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
+
+    async with ManagementClient(properties, streams) as client:
+        return await work(client)

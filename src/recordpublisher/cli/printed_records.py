@@ -11,7 +11,7 @@ from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import Record
 
-from .printable import printable_json
+from .output import printable_json
 
 
 def pattern(option: str, given: str | None) -> re.Pattern[str] | None:

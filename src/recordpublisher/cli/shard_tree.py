@@ -1,9 +1,10 @@
-"""The shards of a stream as a tree: children below their parents."""
+"""The shards of a stream: as a tree, children below their parents; and one that a command names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.shards import MAX_HASH_KEY, Shard
 
 
@@ -47,3 +48,15 @@ def _hash_range(shard: Shard) -> str:
 
 def _merged(parents: Sequence[str]) -> str:
     return f"  merged from {' and '.join(parents)}" if len(parents) > 1 else ""
+
+
+SHOWN_SHARDS = 10
+
+
+def known_shard(shard_id: str, shards: Sequence[Shard], key: str, valid: str) -> Shard:
+    """The shard with this id. Raises: ConfigurationError that names some of `shards`; `key` and `valid` are its words."""
+    found = {shard.shard_id: shard for shard in shards}
+    if shard_id not in found:
+        others = ", ".join([*found][:SHOWN_SHARDS]) + ", ..." * (len(found) > SHOWN_SHARDS)
+        raise ConfigurationError(key, shard_id, f"{valid}: {others}")
+    return found[shard_id]

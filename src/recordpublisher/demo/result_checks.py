@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from .display import DemoProgress, quarter_of
 from .flights_data_set import flights_by_carrier
-from .progress import DemoProgress, quarter_of
 from .schedule import DAY_MS, SILENT
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from .display import ProgressDisplay
+from .display import DemoProgress, ProgressDisplay
 from .processes import ChildProcess, free_port, wait_for_port
-from .progress import DemoProgress
 from .requirements import check_java, check_packages
 from .result_checks import CheckResult, check_results
 from .schedule import DAY_MS, SHARDS

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults, StreamFault
-from .faults.kinds import FaultKind
-from .faults.rules import FaultRule
+from .faults.kinds import FaultKind, FaultRule
 from .quotas import Quotas
 from .server import LocalKinesis
 from .server_thread import LocalKinesisThread, LocalStream, serve_in_thread

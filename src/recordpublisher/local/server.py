@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from .api_errors import ApiError
 from .clock import Clock, ManualClock, SystemClock
 from .faults.injector import Faults
-from .faults.rules import FaultRule
+from .faults.kinds import FaultRule
 from .http.aiohttp_server import AiohttpServer
 from .http.api_requests import ApiRequests
 from .http.certificate import Certificate

@@ -3,7 +3,7 @@
 import json
 import logging
 
-from recordpublisher.cli.logs.log_format import JsonLines
+from recordpublisher.cli.logs import JsonLines
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, read

@@ -3,8 +3,8 @@
 import pytest
 
 from recordpublisher.local import FaultKind
+from recordpublisher.local.faults.kinds import parse_rules
 from recordpublisher.local.faults.random_faults import RandomFaults
-from recordpublisher.local.faults.rules import parse_rules
 
 SHARD = "shardId-000000000000"
 

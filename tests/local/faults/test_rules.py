@@ -6,8 +6,7 @@ import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import FaultKind, FaultRule, LocalKinesis
-from recordpublisher.local.faults.kinds import DESCRIPTIONS, FRAME_KINDS, OPERATIONS_BY_KIND
-from recordpublisher.local.faults.rules import parse_rules
+from recordpublisher.local.faults.kinds import DESCRIPTIONS, FRAME_KINDS, OPERATIONS_BY_KIND, parse_rules
 
 from processes.command_line import ROOT
 

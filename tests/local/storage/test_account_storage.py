@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis, ManualClock
-from recordpublisher.local.storage.database import FILE
+from recordpublisher.local.storage.account_storage import FILE
 
 HOUR_MS = 3_600_000
 SHARD = "shardId-000000000000"

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from recordpublisher.local.storage.database import Database
+from recordpublisher.local.storage.account_storage import Database
 
 RECORD = (7, 1_700_000_000_000, 5, b"fragment")
 

@@ -12,8 +12,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties
 
-from ..output import echo, joined, json_text, styled
-from ..printable import Printable
+from ..output import Printable, echo, joined, json_text, styled
 
 
 def properties(

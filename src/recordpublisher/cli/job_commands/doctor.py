@@ -17,8 +17,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
 from ..options import Endpoint, Pairs, Profile, Region, is_job, read_properties, search_current_folder
-from ..output import aligned, echo, joined, json_text, styled
-from ..printable import Printable
+from ..output import Printable, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding

@@ -1,4 +1,4 @@
-"""`recordpublisher run`: a job from its properties file."""
+"""`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,8 +27,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import for_log
 
 from ..execution import arguments_as_options, one_line
-from ..logs.log_options import given_log_options
-from ..logs.run_logs import configure_logging, progress_shown
+from ..logs import TextLines, given_log_options, logs_json
 from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
 
 log = logging.getLogger("recordpublisher.run")
@@ -174,3 +177,55 @@ async def _supervise(
         if metrics_folder is not None:
             options = [*options, "--metrics-folder", str(metrics_folder)]
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
+
+
+log = logging.getLogger("recordpublisher.run")
+_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
+
+
+def configure_logging(verbose: bool) -> Any:
+    """Set up logging; returns rich's console on a terminal, else None."""
+    for shown in (log, logging.getLogger("recordpublisher.metrics"), logging.getLogger("recordpublisher.group")):
+        shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
+    if logs_json() or not sys.stderr.isatty() or verbose:
+        return None
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_path=False, log_time_format="%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(TextLines(has_head=False))
+    logging.getLogger().handlers = [handler]
+    return console
+
+
+@contextmanager
+def progress_shown(meter: JobProgressMeter, console: Any) -> Iterator[None]:
+    """Show the meter while the block runs, inside a running loop."""
+    showing = asyncio.ensure_future(_lines(meter) if console is None else _live(meter, console))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        _log_progress(meter)
+
+
+async def _lines(meter: JobProgressMeter) -> None:
+    while True:
+        await asyncio.sleep(_LINE_SECONDS)
+        _log_progress(meter)
+
+
+async def _live(meter: JobProgressMeter, console: Any) -> None:
+    with console.status("starting") as status:
+        while True:
+            await asyncio.sleep(_LIVE_SECONDS)
+            if meter.has_reports:
+                status.update(str(meter.sample(time.monotonic())))
+
+
+def _log_progress(meter: JobProgressMeter) -> None:
+    if not meter.has_reports:
+        return
+    total = meter.sample(time.monotonic())
+    log.info("%s", total, extra={"fields": {"progress": asdict(total)}})

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 
-from ..output import aligned, duration, rate, yes_no
-from ..printable import printable
+from ..output import aligned, duration, printable, rate, yes_no
 from ..shard_tree import families
 
 HEAD = ("SHARD", "SUBTASK", "LAG", "RECORDS/S", "WATERMARK", "IDLE", "HELD", "LOST IN", "")

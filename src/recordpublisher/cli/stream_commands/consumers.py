@@ -11,10 +11,9 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
 
-from ..execution import subcommands
+from ..execution import ask_service, call_service, subcommands
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import echo, json_text, table
-from ..service_calls import ask_service, call_service
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient

@@ -10,9 +10,9 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 
+from ..execution import call_service
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
 from ..output import echo
-from ..service_calls import call_service
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient

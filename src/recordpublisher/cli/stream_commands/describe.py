@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..execution import ask_service
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 from ..output import aligned, echo, joined, json_text, time_text
-from ..service_calls import ask_service
 from ..shard_tree import shard_tree
 
 if TYPE_CHECKING:

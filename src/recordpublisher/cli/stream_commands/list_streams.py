@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..execution import ask_service
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
 from ..output import echo, json_text, table, time_text
-from ..service_calls import ask_service
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.descriptions import ListedStream

@@ -13,10 +13,10 @@ from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
-from ..known_shards import known_shard
+from ..execution import call_service
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
 from ..output import echo
-from ..service_calls import call_service
+from ..shard_tree import known_shard
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..api_errors import ApiError
-from .kinds import FaultKind
+from .kinds import FaultKind, FaultRule, parse_rules
 from .random_faults import DrawnFault, RandomFaults
-from .rules import FaultRule, parse_rules
 
 
 class StreamFault(Enum):

@@ -5,8 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from .kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind
-from .rules import FaultRule
+from .kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind, FaultRule
 
 MAX_FAULTS_IN_A_ROW = 2
 """After so many faults in a row a read succeeds: fewer than every default number of retries."""

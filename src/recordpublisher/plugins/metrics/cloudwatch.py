@@ -26,8 +26,8 @@ from recordpublisher.publishers.properties.groups.metrics import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from .export import PeriodicExporter
 from .exported_metrics import is_known
-from .periodic_exporter import PeriodicExporter
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 

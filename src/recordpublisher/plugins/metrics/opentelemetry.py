@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
+from .export import PeriodicExporter
 from .exported_metrics import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_SUBTASK_METRICS,
@@ -22,7 +23,6 @@ from .exported_metrics import (
     exported_sink_metrics,
     sink_values,
 )
-from .periodic_exporter import PeriodicExporter
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

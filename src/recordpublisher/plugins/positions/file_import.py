@@ -17,8 +17,7 @@ from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .imported_position import ImportedPosition, imported_states
-from .job_positions import JobPositions
+from .job_positions import ImportedPosition, JobPositions, imported_states
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store."""
+"""JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store, and imported ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
@@ -139,3 +139,22 @@ async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]
 
 def _streams(restored: RestoredState) -> str:
     return ", ".join(sorted(restored.streams))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPosition:
+    """What the job starts from for one shard.
+
+    `found`: what the other side has stored. `is_stored`: False if that is nothing: then the job decides by its own rules.
+    """
+
+    shard: str
+    found: str
+    state: ShardState
+    note: str = ""
+    is_stored: bool = True
+
+
+def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, ShardState]:
+    """The states to store. Nothing, where nothing was found: the job knows what to do with a new shard or an ended one."""
+    return {position.shard: position.state for position in positions if position.is_stored}

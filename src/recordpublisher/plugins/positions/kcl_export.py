@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .kcl_leases import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
+from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
 
 NOT_HELD = "The KCL does not keep watermarks, arrival times and idle shards: going back, the job learns them anew."
 

@@ -12,8 +12,8 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.shards import Shard
 
-from .imported_position import ImportedPosition
-from .kcl_leases import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease
+from .job_positions import ImportedPosition
+from .kcl_lease_table import AT_TIMESTAMP, LATEST, WHOLE_AGGREGATE, KclLease
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:

@@ -20,11 +20,10 @@ from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .imported_position import ImportedPosition, imported_states
-from .job_positions import JobPositions
+from .job_positions import ImportedPosition, JobPositions, imported_states
 from .kcl_export import ExportedLease, leases_from_states
 from .kcl_import import leases_by_stream, positions_from_leases
-from .kcl_leases import KclLease
+from .kcl_lease_table import KclLease
 
 HEARTBEATS_WATCHED = 2
 """A heartbeat may be late."""

@@ -1,4 +1,4 @@
-"""AdaptiveRate: which part of a shard's rate limit this sink uses while other producers write to the shard too."""
+"""The rate of one shard: the most that it may be sent, and which part of that while other producers write to it too (AdaptiveRate)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CompletionHandler: applies the results of a PutRecords call to the queues, the limits, the key order and waiting writes (K2)."""
+"""CompletionHandler: applies the results of a PutRecords call to queues, limits and waiting writes (K2); KeyOrder: what waits for what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sender: makes PutRecords calls when they are due, a bounded number at a time, and passes their results on."""
+"""Sender: makes PutRecords calls when they are due and permitted (SendPermission), a bounded number at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShardQueues: one queue for each open shard, and the choice of a record's queue."""
+"""ShardMap: which open shard takes a hash key. ShardQueues: one queue for each, and the choice of a record's queue (K4)."""
 
 from __future__ import annotations
 

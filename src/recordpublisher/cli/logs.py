@@ -1,19 +1,21 @@
-"""The option --log-format: whether lines on stderr are text or JSON objects."""
+"""LOG_OPTIONS: what every command writes to stderr: how much (--verbose, --debug), and whether as text or JSON (--log-format)."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from textwrap import indent
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from recordpublisher.publishers.log_fields import fields_of
 
-from ..printable import printable, printable_line
+from .output import printable, printable_line
 
 
 class LogFormat(StrEnum):
@@ -76,3 +78,48 @@ def _set_format(given: LogFormat) -> LogFormat:
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", help="Format of the lines on stderr.", callback=_set_format)
 ]
+
+
+def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = False) -> None:
+    """Note an option in `context.obj`, which the group and its command share, and set the library's log level."""
+    given = context.obj
+    given["verbose"] |= verbose
+    given["debug"] |= debug
+    level = logging.DEBUG if given["debug"] else logging.INFO if given["verbose"] else logging.WARNING
+    logging.getLogger("recordpublisher").setLevel(level)
+
+
+def _setter(name: str) -> Callable[[typer.Context, bool], bool]:
+    def set_option(context: typer.Context, given: bool) -> bool:
+        set_verbosity(context, **{name: given})
+        return given
+
+    return set_option
+
+
+VERBOSE_HELP = "Show on stderr what happens."
+DEBUG_HELP = "Show tracebacks, and every log line of this package."
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP, callback=_setter("verbose"))]
+Debug = Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, callback=_setter("debug"))]
+
+
+def _declare(verbose: Verbose = False, debug: Debug = False, log_format: LogFormatOption = LogFormat.TEXT) -> None:
+    """Has the options. Their callbacks do what they mean, so no command sees their values."""
+
+
+def given_log_options(context: typer.Context) -> list[str]:
+    """Those that were given to this command, for a process of its own."""
+    verbosity = [option for option, name in (("-v", "verbose"), ("--debug", "debug")) if context.obj[name]]
+    return ["--log-format", LogFormat.JSON, *verbosity] if logs_json() else verbosity
+
+
+def _options() -> list[Any]:
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_declare)
+    options = get_command(holder).params
+    for each in options:
+        each.expose_value = False
+    return options
+
+
+LOG_OPTIONS = _options()
