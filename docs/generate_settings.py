@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
-from recordpublisher.publishers.properties.units import EXAMPLES
+from recordpublisher.publishers.properties.property_types import EXAMPLES
 
 FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/generated/settings.py"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}

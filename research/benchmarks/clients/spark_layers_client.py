@@ -18,7 +18,7 @@ from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
+from recordpublisher.plugins.spark.columns.column_buffers import ReusedMemory
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition

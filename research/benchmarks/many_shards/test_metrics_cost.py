@@ -9,7 +9,7 @@ import pytest
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
 from recordpublisher.plugins.metrics.export import FetchersHere
-from recordpublisher.plugins.metrics.prometheus.text_format import page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.testing.virtual_time import run_virtual
 

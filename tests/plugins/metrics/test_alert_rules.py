@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
-from recordpublisher.plugins.metrics.prometheus.text_format import page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 
 from fakes.monitoring.measured_fetcher import METRICS, SINK
 from processes.command_line import ROOT

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
-from recordpublisher.plugins.metrics.prometheus.text_format import page_of
+from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 
 from fakes.monitoring.measured_fetcher import METRICS, SINK
 

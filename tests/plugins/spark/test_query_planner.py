@@ -6,8 +6,7 @@ import functools
 
 import pytest
 
-from recordpublisher.plugins.spark.planning_calls import ANSWER_SECONDS, NO_ANSWER_SECONDS
-from recordpublisher.plugins.spark.query_planner import QueryPlanner
+from recordpublisher.plugins.spark.query_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS, QueryPlanner
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,

@@ -6,8 +6,7 @@ import pytest
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRegistrar
+from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard

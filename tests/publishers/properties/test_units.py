@@ -8,7 +8,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.units import parse_with_unit
+from recordpublisher.publishers.properties.property_types import parse_with_unit
 
 load_registry()
 NUMBERS = [each for each in declared_properties() if each.type_name in ("int", "double")]

@@ -8,8 +8,7 @@ import time
 import pyarrow as pa
 
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
-from recordpublisher.plugins.spark.writer.columns import WriteColumns
-from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
+from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer.write_task import TaskWrite

@@ -12,7 +12,7 @@ from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_pro
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.publishers.kinesis.management.descriptions import ListedStream
+    from recordpublisher.publishers.kinesis.management.client import ListedStream
 
 
 def list_streams(

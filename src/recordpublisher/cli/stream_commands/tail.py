@@ -18,7 +18,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_timestamp_ms
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.units import parse_with_unit
+from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal

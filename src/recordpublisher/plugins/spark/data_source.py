@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .columns.read_schema import SPARK_SCHEMA
+from .columns.chosen_columns import SPARK_SCHEMA
 from .options.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .options.spark_options import SparkOptions
-from .options.sql_tables import refuse_new_table, refuse_table
 from .options.starts import starts_by_shard, with_starts
+from .options.unknown_options import refuse_new_table, refuse_table
 from .options.warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
 from .process.driver_errors import RefusedQuery, one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
@@ -189,7 +189,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        from .columns.reused_memory import ReusedMemory
+        from .columns.column_buffers import ReusedMemory
         from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 

@@ -1,5 +1,5 @@
 """DynamoDB Streams: the changes of a table, read by polling. Start at `service.py`."""
 
-from .factory import DynamoDbStreamsFactory
+from .service import DynamoDbStreamsFactory
 
 __all__ = ["DynamoDbStreamsFactory"]

@@ -18,8 +18,7 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import FanOutConfig
 from .publisher import FanOutRecordPublisher, FanOutService
-from .registration.consumer_refcount import PROCESS_REF_COUNTS, ConsumerRefCounts
-from .registration.consumer_registrar import ConsumerRegistrar
+from .registration.consumer_registrar import PROCESS_REF_COUNTS, ConsumerRefCounts, ConsumerRegistrar
 from .registration.eager_registration import register_eagerly
 
 

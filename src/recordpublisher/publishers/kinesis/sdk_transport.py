@@ -20,7 +20,7 @@ from .credentials import session_with_credentials
 from .endpoint import endpoint_of, region_of
 from .error_mapping import translate_errors
 from .fast_path.call import APIS, FastPathCalls
-from .fast_path.http1_pools import Http1Pools
+from .fast_path.http1_pool import Http1Pools
 from .http2 import make_http2_sender
 from .sdk_internals import RecordParserFactory, http_session_of
 

@@ -1,4 +1,4 @@
-"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; the declarations are in `groups/`, listed by `table.py`.
+"""Properties: declared once, parsed and checked (C1). Start at `properties.py`; the declarations are in `groups/`, listed by `keywords.py`.
 
 Public: the functions that declare a property, for plugins with settings of their own.
 """

@@ -1,4 +1,4 @@
-"""The keyword arguments of properties: `region="eu-west-1"` for `aws.region` (C1). Every property of the table has one."""
+"""The groups of our own properties, and their keyword arguments: `region="eu-west-1"` for `aws.region` (C1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,38 @@ from typing import Any
 from ..errors import ConfigurationError, documentation_url
 from ..password_masking import MASK
 from .declaration import Property, is_secret
-from .table import GROUPS
+from .groups import (
+    access,
+    discovery_and_state,
+    fanout,
+    formats,
+    job,
+    kinesis_sink,
+    metrics,
+    polling,
+    publisher,
+    retries,
+    sinks,
+    values_and_time,
+)
+
+GROUPS = (
+    access.ACCESS,
+    job.JOB,
+    publisher.PUBLISHER,
+    polling.POLLING,
+    fanout.FAN_OUT,
+    polling.DYNAMODB_STREAMS,
+    discovery_and_state.DISCOVERY_AND_STATE,
+    values_and_time.VALUES_AND_TIME,
+    formats.FORMATS,
+    discovery_and_state.MEMORY,
+    retries.RETRIES,
+    sinks.SINKS,
+    kinesis_sink.KINESIS_SINK,
+    metrics.METRICS,
+    job.ALARMS,
+)
 
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:

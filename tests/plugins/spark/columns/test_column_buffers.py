@@ -10,13 +10,13 @@ import pytest
 
 from recordpublisher.plugins.spark.columns.column_buffers import (
     INSTANT,
+    ReusedMemory,
     binary_column,
     instant_column,
     number_column,
     repeated_column,
     text_column,
 )
-from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 
 from processes.command_line import process_environment
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.plugins.spark.writer.patient_port import PatientPort
+from recordpublisher.plugins.spark.writer.data_writers import PatientPort
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import FatalKinesisError, OutageError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry

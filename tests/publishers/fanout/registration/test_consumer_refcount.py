@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerKey, ConsumerRefCounts
+from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerKey, ConsumerRefCounts
 
 KEY = ConsumerKey("", "arn", "app")
 

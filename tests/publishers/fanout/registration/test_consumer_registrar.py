@@ -7,8 +7,7 @@ import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError, ConsumerError, FatalKinesisError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.consumer_refcount import ConsumerRefCounts
-from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRegistrar
+from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts, ConsumerRegistrar
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from ..columns.reused_memory import ReusedMemory
+from ..columns.column_buffers import ReusedMemory
 from ..options.positions import END_OPTION
 from ..outages import OutageWatch
 from ..source.task_read import ReadShards

@@ -12,8 +12,15 @@ import pyarrow as pa
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.records import RecordBatch
 
-from .column_buffers import INSTANT, binary_column, instant_column, number_column, repeated_column, text_column
-from .reused_memory import ReusedMemory
+from .column_buffers import (
+    INSTANT,
+    ReusedMemory,
+    binary_column,
+    instant_column,
+    number_column,
+    repeated_column,
+    text_column,
+)
 
 DATA = "data"
 ROWS_PER_BATCH = 20_000

@@ -1,4 +1,4 @@
-"""Options that are not known: a warning with the nearest known one (C1); those of the mode that is gone are refused."""
+"""What is refused or warned of: unknown options (C1), the options of the mode that is gone, SQL tables over the source."""
 
 from __future__ import annotations
 
@@ -58,3 +58,23 @@ def is_option(key: str) -> bool:
     """Whether a key is checked here: without a dot, or with the prefix of other connectors."""
     prefix, dot, _ = key.lower().partition(".")
     return not dot or bool(difflib.get_close_matches(prefix, (_PREFIX,), n=1, cutoff=0.8))
+
+
+_VIEW = "CREATE TEMPORARY VIEW orders USING kinesis OPTIONS (stream 'orders', ...)"
+_REASON = "Spark passes no options of a table to the source that reads it"
+
+
+def refuse_new_table(options: Mapping[str, str]) -> None:
+    """Raises: ConfigurationError for the options that Spark 4.3 passes in a CREATE TABLE without columns.
+
+    With columns it does not ask the source.
+    """
+    if "provider" in options and "owner" in options:
+        raise ConfigurationError("CREATE TABLE USING", options["provider"], _VIEW, reason=_REASON)
+
+
+def refuse_table(options: Mapping[str, str]) -> None:
+    """Raises: ConfigurationError for a read without any option, as a SELECT from a table is."""
+    if not options:
+        reason = f"if this is a table that CREATE TABLE made: {_REASON[0].lower()}{_REASON[1:]}"
+        raise ConfigurationError("stream", None, f"a stream's name or ARN; in SQL {_VIEW}", reason=reason)

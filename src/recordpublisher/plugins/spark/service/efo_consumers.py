@@ -41,3 +41,8 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
         registration = RegistrationCalls(client, config, SystemClock())
         for stream in streams:
             await registration.deregister(await registration.stream_arn(stream), config.consumer_name or "")
+
+
+def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
+    """The properties of the tasks, which do not register consumers, since the driver did."""
+    return properties.merged({**arns, REGISTRATION.key: "NONE"}) if arns else properties

@@ -23,11 +23,11 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from ..columns.reused_memory import ReusedMemory
+from ..columns.column_buffers import ReusedMemory
 from ..options.spark_options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch
 from ..process.python_worker import worker_loop
-from ..service.task_properties import task_properties
+from ..service.efo_consumers import task_properties
 from .batch_claims import claim_name
 from .claim import ReadClaim, ShardRead
 from .offset import ShardOffset

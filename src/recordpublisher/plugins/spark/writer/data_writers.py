@@ -13,20 +13,51 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_summary
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, StreamSummary, WritingPort
+from recordpublisher.publishers.shards import Shard
 
+from ..outages import OutageWatch
 from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
-from .patient_port import PatientPort
 from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of
 from .write_options import WriteOptions
 from .write_task import TaskFigures, TaskWrite
 from .writer_pool import WriterPool
+
+
+class PatientPort:
+    """A WritingPort around another one. It owns the outages of that one's calls.
+
+    A call that fails as a whole is made again until `max_outage_ms` are over. Then it raises OutageError, which ends the task. A response
+    with records that were refused is no outage: the sink puts those records again.
+    """
+
+    def __init__(self, port: WritingPort, max_outage_ms: int, clock: Clock | None = None) -> None:
+        self._port = port
+        self._outages = OutageWatch(max_outage_ms, clock)
+
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
+        """Put records. When a response was lost they may be in the stream twice."""
+        return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Every shard of the stream."""
+        return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
+
+    async def stream_summary(self, stream: str) -> StreamSummary:
+        """The limits of the stream."""
+        return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
+
+    async def close(self) -> None:
+        """Close the port."""
+        await self._port.close()
+
 
 LOG = logging.getLogger("recordpublisher.spark")
 

@@ -13,8 +13,7 @@ from recordpublisher.publishers.stream_arns import arn_of, stream_name
 
 from ..config import FanOutConfig, RegistrationType
 from ..publisher import FanOutService
-from .consumer_refcount import ConsumerRefCounts
-from .consumer_registrar import ConsumerRegistrar
+from .consumer_registrar import ConsumerRefCounts, ConsumerRegistrar
 
 
 def register_eagerly(

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from ..codec.incremental_decoder import IncrementalReadDecoder
 from ..codec.response_decoders import READ, RESPONSE_DECODERS
 from ..sdk_internals import RecordParser
-from .http1_pools import Http1Pools
+from .http1_pool import Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
 from .sigv4 import SignedPost
 
