@@ -4,8 +4,6 @@ Everything a user needs stands here; `rp.spark` is there on access (extra `spark
 a command or a process of Spark waits only for what it needs.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from types import ModuleType

@@ -1,7 +1,5 @@
 """`python -m recordpublisher` and the `recordpublisher` command."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 

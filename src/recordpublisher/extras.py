@@ -1,7 +1,5 @@
 """How an extra of this package is installed: from the package index, or from the checkout or file that it was installed from."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit

@@ -1,7 +1,5 @@
 """The `recordpublisher` command and its subcommands."""
 
-from __future__ import annotations
-
 import logging
 import platform
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`tail --shard`: reads chosen shards of one stream, without their parents and children."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Sequence

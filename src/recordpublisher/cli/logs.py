@@ -1,7 +1,5 @@
 """LOG_OPTIONS: what every command writes to stderr: how much (--verbose, --debug), and whether as text or JSON (--log-format)."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

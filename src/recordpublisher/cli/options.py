@@ -1,7 +1,5 @@
 """Options that several commands share: the job's properties, and how to reach the service."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What commands print on stdout: aligned columns, colours, times, rates and JSON. No control character from outside reaches a terminal."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The records that `tail` prints: which, and as which JSON."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

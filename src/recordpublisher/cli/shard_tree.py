@@ -1,7 +1,5 @@
 """The shards of a stream: as a tree, children below their parents; and one that a command names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from recordpublisher.publishers.errors import ConfigurationError

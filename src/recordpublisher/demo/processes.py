@@ -1,7 +1,5 @@
 """ChildProcess: a process of the demo. Its JSON lines are read; it can be paused, stopped and killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The producer: sends the flights to the stream with the AWS SDK, as a process of its own, and reports its progress on stdout."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

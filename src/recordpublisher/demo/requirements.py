@@ -1,7 +1,5 @@
 """Checks that this machine has what the demo needs: its packages, and a Java that Spark can run on."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

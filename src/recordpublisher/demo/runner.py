@@ -1,7 +1,5 @@
 """Runs the demo: starts the endpoint, the producer and the Spark job, waits for the output, and checks it."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from contextlib import ExitStack

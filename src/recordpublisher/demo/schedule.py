@@ -1,7 +1,5 @@
 """When the producer sends which flight, how far one shard lags, and which shard a flight goes to."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass

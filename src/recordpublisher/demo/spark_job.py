@@ -3,8 +3,6 @@
 A process of its own, so that it can be killed and started again. Prints each micro-batch's progress; ends when stdin gets `stop`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import select

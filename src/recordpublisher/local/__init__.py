@@ -3,8 +3,6 @@
 Start with `serve_in_thread` in synchronous code, with `LocalKinesis` in asyncio.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from .clock import Clock, ManualClock, SystemClock

@@ -1,7 +1,5 @@
 """MemoryTransport: connects the real client to the endpoint's operations without a socket, also on virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from datetime import datetime

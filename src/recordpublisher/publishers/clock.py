@@ -1,7 +1,5 @@
 """Clock: the injected source of time, so that tests run on virtual time; and a time-out that ignores suspensions."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

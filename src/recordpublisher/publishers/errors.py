@@ -23,8 +23,6 @@ RecordPublisherError
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Where a new job starts, from `flink.stream.initpos` and its timestamp."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -1,7 +1,5 @@
 """What a log line is about, as fields for structured logs: the stream, shard and subtask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Masks passwords in URIs and connection strings, so that no error, log or repr shows them (C3)."""
 
-from __future__ import annotations
-
 import re
 
 MASK = "******"

@@ -1,7 +1,5 @@
 """Retries: RetryPolicy (full-jitter backoff) and `call_with_retries`, which everything here uses."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Limits of Kinesis Data Streams, for readers, sink, Spark and the embedded endpoint. A test names the source of each."""
 
-from __future__ import annotations
-
 # GetRecords, for each shard
 GET_RECORDS_CALLS_PER_SECOND = 5
 GET_RECORDS_RECORDS = 10_000

@@ -1,7 +1,5 @@
 """ShardMetrics: the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .errors import ThrottledError

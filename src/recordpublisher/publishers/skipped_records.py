@@ -1,7 +1,5 @@
 """Records that cannot be used: a line for the first that is skipped, then one now and then; and how to go on when one ends the job."""
 
-from __future__ import annotations
-
 import logging
 
 from .clock import Clock, SystemClock

@@ -1,7 +1,5 @@
 """Calls of user code (handlers, callbacks, deserialisers): what is awaitable is awaited, and what nobody would run is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging

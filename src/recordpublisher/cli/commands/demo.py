@@ -1,7 +1,5 @@
 """`recordpublisher demo`: a Spark job on real flights, with checks of its output."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`recordpublisher local`: the embedded Kinesis endpoint."""
 
-from __future__ import annotations
-
 import asyncio
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`recordpublisher new-plugin`: writes a package with a publisher, sink or store, its entry point and its contract test."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 from pathlib import Path

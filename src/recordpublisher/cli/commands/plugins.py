@@ -1,7 +1,5 @@
 """`recordpublisher plugins`: the installed plugins and the names they register."""
 
-from __future__ import annotations
-
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 

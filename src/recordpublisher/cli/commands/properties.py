@@ -1,7 +1,5 @@
 """`recordpublisher properties`: every property, as text or JSON."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable
 from typing import Annotated, Any

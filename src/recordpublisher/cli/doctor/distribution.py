@@ -1,7 +1,5 @@
 """How the hash keys of a stream are distributed over its open shards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from recordpublisher.publishers.errors import RecordPublisherError

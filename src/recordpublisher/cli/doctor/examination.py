@@ -1,7 +1,5 @@
 """Examination: which checks doctor makes of a job or of streams, in which order."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Finding: what one check found. `examine` runs a check, `examine_all` those of a publisher or a sink."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable

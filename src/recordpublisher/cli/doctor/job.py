@@ -1,7 +1,5 @@
 """JobChecks: what a job needs beside its streams: its store, its sinks, no other process in its place, positions not about to be lost."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from contextlib import AsyncExitStack

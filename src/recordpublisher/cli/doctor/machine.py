@@ -1,7 +1,5 @@
 """What this machine has: Python, Spark, and the way to the service."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

@@ -1,7 +1,5 @@
 """OwnSource: what doctor says of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: by its own checks."""
 
-from __future__ import annotations
-
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import RecordPublisherError

@@ -1,7 +1,5 @@
 """What the service lets us do with a stream. Nothing is changed: calls that read are made, others are asked for by DryRun."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`recordpublisher lag`: how far a job is behind a stream, and whether a shard needs attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

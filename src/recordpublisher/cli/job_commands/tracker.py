@@ -1,7 +1,5 @@
 """`recordpublisher tracker`: the global watermark for jobs of many processes and machines."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

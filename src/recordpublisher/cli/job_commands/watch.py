@@ -1,7 +1,5 @@
 """Shows snapshots of a job again and again: on a terminal in one view that refreshes, elsewhere as one table after the other."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

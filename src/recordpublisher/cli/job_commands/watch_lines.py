@@ -1,7 +1,5 @@
 """The lines of `lag --watch`: totals, what alignment waits for, and a table of shards with the worst lag first."""
 
-from __future__ import annotations
-
 import textwrap
 from datetime import UTC, datetime
 

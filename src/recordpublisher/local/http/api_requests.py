@@ -1,7 +1,5 @@
 """ApiRequests: answers HTTP requests of the API, whichever server has received them."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from email.utils import formatdate

@@ -1,7 +1,5 @@
 """The server for HTTP/2 and HTTP/1.1 on one port: hypercorn (extra local). Without TLS clients begin with HTTP/2 at once."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -3,8 +3,6 @@
 The formats are those of its responses to kinesalite's tests, which were run against it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -1,7 +1,5 @@
 """GetShardIterator, GetRecords and SubscribeToShard."""
 
-from __future__ import annotations
-
 import msgspec
 
 from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES

@@ -1,7 +1,5 @@
 """ListShards, SplitShard, MergeShards and UpdateShardCount."""
 
-from __future__ import annotations
-
 from math import inf
 
 import msgspec

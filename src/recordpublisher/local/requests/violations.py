@@ -1,7 +1,5 @@
 """What is wrong with an input, in the service's words: every violated constraint of the API model, not only the first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import partial

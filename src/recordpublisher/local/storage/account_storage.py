@@ -1,7 +1,5 @@
 """AccountStorage: writes each change of an account into a database in a folder, and restores the account from it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stored form of everything but records: account, streams, shards, consumers, tags."""
 
-from __future__ import annotations
-
 import msgspec
 
 from ..streams.account import Account

@@ -1,7 +1,5 @@
 """Account: the streams of the endpoint's one account and region."""
 
-from __future__ import annotations
-
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable

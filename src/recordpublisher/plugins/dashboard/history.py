@@ -1,7 +1,5 @@
 """History: the totals of the last minutes, so that a page that is opened later has something to draw."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """HttpSnapshots: the snapshots that a running job serves (`run --dashboard`), read by another process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import aiohttp

@@ -1,7 +1,5 @@
 """`run --dashboard`: snapshots of a running job, from the metrics of its subtasks on this machine, served while it runs."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence

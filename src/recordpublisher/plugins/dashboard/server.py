@@ -1,7 +1,5 @@
 """DashboardServer: serves the page of a job and its snapshots on loopback, for a browser or a program on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

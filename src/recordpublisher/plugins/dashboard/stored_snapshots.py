@@ -1,7 +1,5 @@
 """Snapshots of any job, from its stored positions and the tips of its shards. What these do not tell is unknown."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Decompressors: the payloads of a batch before the deserialiser gets them, each at most as large as a property allows."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Sequence
 

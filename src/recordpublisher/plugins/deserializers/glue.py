@@ -1,7 +1,5 @@
 """GlueDeserializer: records that the serialisers of the AWS Glue Schema Registry wrote; extra `glue`."""
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Protobuf of the AWS Glue Schema Registry: messages are parsed by the .proto text that the registry keeps; extra `glue`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """GlueSchemas: schema versions of the AWS Glue Schema Registry, each fetched once."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection

@@ -1,7 +1,5 @@
 """ProtobufDeserializer: records that are one Protobuf message each."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Takes a worker out of its group from outside: asks it to leave, or seals it (E11)."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 

@@ -1,7 +1,5 @@
 """The workers and shards of a group, as its documents have them at one moment. Nothing is written (E11)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -3,8 +3,6 @@
 Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 

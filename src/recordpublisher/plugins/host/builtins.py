@@ -1,7 +1,5 @@
 """The built-in classes, registered through the same hooks as those of any plugin, and imported at their first use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer

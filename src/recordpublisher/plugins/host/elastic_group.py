@@ -1,7 +1,5 @@
 """`flink.shard.assignment=ELASTIC`: checks what it cannot be combined with (C2)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

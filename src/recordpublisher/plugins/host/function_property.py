@@ -1,7 +1,5 @@
 """A function of the user, named by a property as module:function."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

@@ -11,8 +11,6 @@ A plugin is a module or an object that an entry point of the group `recordpublis
 A job builds the class with its properties: `LinesFactory(properties)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pluggy

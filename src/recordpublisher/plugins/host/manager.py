@@ -1,7 +1,5 @@
 """`load_registry`: finds the installed plugins by entry point, loads those that are not blocked, and registers their names."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterable

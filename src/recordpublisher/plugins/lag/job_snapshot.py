@@ -1,7 +1,5 @@
 """JobSnapshot: a job at one moment, as `lag`, the dashboard and their JSON show it. What is not known is None."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import msgspec

@@ -1,7 +1,5 @@
 """Rates: how much was counted a second, from counters at two moments."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 

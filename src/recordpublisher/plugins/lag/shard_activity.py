@@ -1,7 +1,5 @@
 """ShardActivity: what arrives in a shard, from one or two reads near its tip. It needs no stored position."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

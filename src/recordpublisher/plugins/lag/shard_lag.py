@@ -1,7 +1,5 @@
 """What one probe of a shard tells: how far its stored position is behind its tip."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 
 from recordpublisher.fetcher.shards.shard_state import ShardState

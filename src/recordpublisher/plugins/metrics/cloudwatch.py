@@ -3,8 +3,6 @@
 CloudWatch makes metrics of such lines where they reach CloudWatch Logs: from Lambda, ECS or the CloudWatch agent. No call is made here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping

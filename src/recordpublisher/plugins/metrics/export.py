@@ -1,7 +1,5 @@
 """`rp.export_metrics`: exports the metrics of fetchers while a block runs (A1). PeriodicExporter: for exporters that write now and then."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """The tables of metrics as monitoring systems know them: names in base units (seconds, bytes), from the tables of the code (A1)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

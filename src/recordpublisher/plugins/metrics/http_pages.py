@@ -1,7 +1,5 @@
 """HttpPages: a small HTTP server for a few pages, on TCP or on a Unix socket. No peer can disturb the job through it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """OpenTelemetryExporter: sends the metrics over OTLP (HTTP) with the official SDK, extra `opentelemetry`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics of subtasks that are processes of their own: each serves its own on a Unix socket, and their supervisor reads them there."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

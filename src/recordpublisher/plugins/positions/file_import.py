@@ -1,7 +1,5 @@
 """From a file of positions, as `recordpublisher positions show --json` prints them, to the shard states of another job."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store, and imported ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

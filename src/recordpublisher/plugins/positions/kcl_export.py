@@ -1,7 +1,5 @@
 """From the shard states of a job to the KCL's leases, and what those cannot hold. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

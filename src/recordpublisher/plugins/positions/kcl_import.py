@@ -1,7 +1,5 @@
 """From the KCL's leases to the shard states of a job: read on after the last checkpoint, nothing twice and nothing skipped. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states

@@ -1,7 +1,5 @@
 """The KCL's lease table in DynamoDB: the format of a lease, and KclLeaseTable, which reads and writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 A plan alone is the dry run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence

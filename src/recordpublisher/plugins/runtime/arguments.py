@@ -1,7 +1,5 @@
 """Checks of the arguments of `rp.DataFetcher`, before anything runs (C2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How the batches of each shard get values, event times and watermarks, from functions or properties."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

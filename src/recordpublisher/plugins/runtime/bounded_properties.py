@@ -1,7 +1,5 @@
 """check_bounded: the properties that a bounded read does not support."""
 
-from __future__ import annotations
-
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties

@@ -1,7 +1,5 @@
 """BoundedReader: reads given shards from given states up to given bounds, as a Spark task does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.subtask_fetcher.SubtaskFetcher`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """`SHORT_ERRORS`: what a person must change is told in one sentence, without the calls and errors that led to it."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import ContextDecorator
 from types import TracebackType

@@ -1,7 +1,5 @@
 """`STOP_SIGNALS`: the first SIGTERM or Ctrl-C stops the fetchers of this process, the next one does what it did without them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

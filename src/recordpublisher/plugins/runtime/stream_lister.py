@@ -3,7 +3,7 @@
 A publisher with a source of its own lists its shards itself; for all others Kinesis does.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
 
 import asyncio
 import logging

@@ -1,7 +1,5 @@
 """StreamNames: which streams a job is given, as names, a file or a function, and what each name stands for."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

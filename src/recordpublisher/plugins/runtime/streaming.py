@@ -1,7 +1,5 @@
 """`rp.stream` and `rp.consume`: iterate over batches or records."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """CallbackSink: passes each batch to a function of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from recordpublisher.fetcher.sink import Sink

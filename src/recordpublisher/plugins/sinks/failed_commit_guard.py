@@ -1,7 +1,5 @@
 """FailedCommitGuard: after a failed commit, a transactional sink commits nothing more until it is opened again."""
 
-from __future__ import annotations
-
 from types import TracebackType
 
 from recordpublisher.publishers.errors import SinkError

@@ -1,7 +1,5 @@
 """MemorySink: keeps all records in memory, for tests, notebooks and small reads."""
 
-from __future__ import annotations
-
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.properties.properties import Properties

@@ -1,7 +1,5 @@
 """ReactiveSink: records as a reactivex Observable, with the back-pressure that reactivex itself lacks."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

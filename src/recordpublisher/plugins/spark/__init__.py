@@ -4,8 +4,6 @@ The names are imported at their first use, so that the list of properties has th
 Queries are in `source/`, `spark.read` in `batch_read/`, writing in `writer/`, listeners in `listeners/`.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Outages: what is down and since when, what counts as an outage, and how it is waited out (option `maxOutage`)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

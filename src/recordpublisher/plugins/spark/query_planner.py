@@ -1,7 +1,5 @@
 """QueryPlanner: the planner as Spark calls it. Every call for an offset returns within five seconds, also while a service is away."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

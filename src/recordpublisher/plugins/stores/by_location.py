@@ -1,7 +1,5 @@
 """Finds the store for a location: a path or file:, s3://bucket/prefix, dynamodb://table/job, sqlite: or postgresql:."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from pathlib import Path

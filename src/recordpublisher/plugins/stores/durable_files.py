@@ -1,7 +1,5 @@
 """Files that survive a crash: what these functions write is on the disk when they return."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """DynamoDbStore: a conditional store of items in one table that many jobs may share; the table is created when it is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """FolderStore: a conditional store in a folder, without locks. Renaming the file that names the version replaces a value."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

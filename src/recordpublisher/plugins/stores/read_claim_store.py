@@ -1,7 +1,5 @@
 """ReadClaimStore: stores once what a task has read, before any of it is emitted; the first writer wins."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar

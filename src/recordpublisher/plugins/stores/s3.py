@@ -1,7 +1,5 @@
 """S3Store: a conditional store of objects below a prefix; `If-None-Match` and `If-Match` are its conditions."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """StoreService: calls of S3 or DynamoDB for what is stored at one location; their errors are those of a store."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The KPL's aggregation format: magic, a protobuf AggregatedRecord, MD5 (aggregation-format.md of the KPL)."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The KPL's AggregatedRecord as messages of protobuf."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -1,7 +1,5 @@
 """LoopYielder: long work lets the event loop run other tasks now and then (F1)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """OwnedKeys: which sub-records of aggregates belong to a shard (S4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

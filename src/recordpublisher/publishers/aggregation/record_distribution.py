@@ -1,7 +1,5 @@
 """RecordDistributionCheck: whether partition keys decide the shard of a stream's records, requested again when needed (S4)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """DynamoDB Streams as a PollingService, the five calls that polling needs; and the factory of its publishers."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,6 +1,6 @@
 """FanOutRecordPublisherFactory: makes the fan-out publishers of one job; owns the client and the registered consumers."""
 
-from __future__ import annotations
+from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """FanOutRecordPublisher: one shard, read with SubscribeToShard, one subscription for each run."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

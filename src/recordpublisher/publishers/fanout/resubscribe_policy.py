@@ -1,7 +1,5 @@
 """ResubscribePolicy: whether another subscription may be opened after a failure, and when (F3, F5, F10)."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Public: what a publisher of another AWS service needs too: credentials, endpoint
 (over a second of CPU time) is imported when its name is first used, so that `ports.py` and other light modules here stay cheap to import.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

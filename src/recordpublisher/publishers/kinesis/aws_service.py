@@ -1,7 +1,5 @@
 """AwsService: the calls of another AWS service than Kinesis (S3, DynamoDB, DynamoDB Streams, Glue), with one guard round each."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack

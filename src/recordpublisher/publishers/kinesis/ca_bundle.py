@@ -1,7 +1,5 @@
 """The file of trusted CAs (AWS_CA_BUNDLE), checked before anything is sent."""
 
-from __future__ import annotations
-
 import functools
 import os
 import ssl

@@ -1,7 +1,5 @@
 """CheckedCredentials: credentials of the SDK whose errors, at a renewal too, are the SDK's own."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager

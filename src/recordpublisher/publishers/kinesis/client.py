@@ -1,7 +1,5 @@
 """KinesisClient: implements the ports of `ports.py` with the AWS SDK."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

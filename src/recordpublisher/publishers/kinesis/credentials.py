@@ -1,7 +1,5 @@
 """session_with_credentials: an SDK session with the credentials provider that the properties name."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

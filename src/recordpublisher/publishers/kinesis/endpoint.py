@@ -1,7 +1,5 @@
 """Endpoint and region of the service, checked before anything is sent."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

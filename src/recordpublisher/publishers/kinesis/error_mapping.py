@@ -1,7 +1,5 @@
 """Maps every error of the service, the SDK and the network to a class of `errors.py`."""
 
-from __future__ import annotations
-
 import json
 import ssl
 from collections.abc import Iterator

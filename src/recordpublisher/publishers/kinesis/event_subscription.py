@@ -1,7 +1,5 @@
 """EventSubscription: one open SubscribeToShard call, whose events are read and decoded one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any

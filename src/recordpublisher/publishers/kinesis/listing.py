@@ -1,7 +1,5 @@
 """Listing streams and shards page by page, and parsing the listed shards."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The ports to the service: Protocols of its calls, and their typed responses. `KinesisClient` implements them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

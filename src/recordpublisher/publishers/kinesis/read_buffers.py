@@ -1,7 +1,5 @@
 """The read buffers of encrypted connections: shared by connections, and limited."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """run_sync: run one coroutine from synchronous code."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ The classes replace methods of the SDK's; the functions return None where a vers
 makes the call itself.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterable
 from typing import Any

@@ -1,7 +1,5 @@
 """SdkTransport: sends calls with two clients of the SDK, one for calls and one for subscriptions."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """StreamTransports: which transport the calls about a stream take, by the region and the account in its ARN."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import NamedTuple

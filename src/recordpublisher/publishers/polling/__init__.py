@@ -4,8 +4,6 @@ Public: wrap `PollingRecordPublisherFactory` to change what polling reads or whe
 `shard_probe.py` and `rate_control.py` are imported without it.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,6 +1,6 @@
 """PollingRecordPublisherFactory: makes the polling publishers of a job over one shared client."""
 
-from __future__ import annotations
+from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
 
 import functools
 from collections.abc import Mapping, Sequence

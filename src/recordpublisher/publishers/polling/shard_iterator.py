@@ -1,7 +1,5 @@
 """ShardIterator: taken at a position, reused from response to response, replaced before it expires (R2)."""
 
-from __future__ import annotations
-
 import functools
 
 from ..clock import Clock

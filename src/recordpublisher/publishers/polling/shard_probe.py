@@ -1,7 +1,5 @@
 """What one small read says about a shard: how far a position is behind its tip (A2), and its oldest record (S5)."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Property: the declaration of one property; and which keys are declared, by us and by plugins (C1)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The groups of our own properties, and their keyword arguments: `region="eu-west-1"` for `aws.region` (C1)."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from functools import cache

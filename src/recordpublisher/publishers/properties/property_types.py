@@ -1,7 +1,5 @@
 """The types of properties: each function declares a property of one type. Numbers may have a unit (`10s`, `64mb`)."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

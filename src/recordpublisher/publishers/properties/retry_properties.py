@@ -1,7 +1,5 @@
 """RetryProperties: the four properties of one operation's retries."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import ConfigurationError

@@ -1,7 +1,5 @@
 """Keys that have no effect: a warning, with the reason or the nearest known key (C2)."""
 
-from __future__ import annotations
-
 import difflib
 import warnings
 

@@ -1,7 +1,5 @@
 """PrometheusExporter: the pages /metrics, in the text format of Prometheus, /healthz and /readyz."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable

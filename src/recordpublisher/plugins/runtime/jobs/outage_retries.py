@@ -1,7 +1,5 @@
 """`with_outage_retries`: a job that runs for months outlasts outages of the service that end a script within seconds."""
 
-from __future__ import annotations
-
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -1,7 +1,5 @@
 """The progress of a job: the sum of its subtasks' reports."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress

@@ -1,7 +1,5 @@
 """`run_subtask`: runs one subtask of a job in this process, from its properties, until it ends or a signal drains it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

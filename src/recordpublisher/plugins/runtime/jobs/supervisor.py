@@ -1,7 +1,5 @@
 """Supervisor: runs the subtasks of a job as processes; they drain together, and all end when one fails."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """How a job's process ends: the first SIGTERM or SIGINT drains, the second ends it at once; exit codes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """JsonlSink: JSON lines, one file for each shard and checkpoint."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path

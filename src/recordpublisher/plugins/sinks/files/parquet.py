@@ -1,7 +1,5 @@
 """ParquetSink: one file for each shard and checkpoint, all with one schema. Needs the extra `parquet`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """FileSink, the base of the file sinks: batches wait for a checkpoint, which writes them as one file for each shard."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """StagedFiles: files that are written in a hidden folder, and renamed into place when a commit has named them (S6)."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

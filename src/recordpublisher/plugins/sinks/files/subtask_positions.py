@@ -1,7 +1,5 @@
 """FileSubtaskPositions: commits files together with the positions of a subtask (STATIC assignment: S6)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

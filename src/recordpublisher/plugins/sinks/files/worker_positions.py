@@ -1,7 +1,5 @@
 """FileWorkerPositions: commits files together with the positions of a worker (ELASTIC assignment: E1, E3)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rate of one shard: the most that it may be sent, and which part of that while other producers write to it too (AdaptiveRate)."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """FailureHandler: records that cannot be put fail the sink, or go to a callback (K3)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field

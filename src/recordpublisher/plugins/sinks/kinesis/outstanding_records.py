@@ -1,7 +1,5 @@
 """OutstandingRecords: counts records that are accepted and not yet acknowledged, and the limits on them (K1)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 A record is queued for its shard (`shard_queues/`), sent in a PutRecords call (`put_records/`), and completed by its result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """KinesisSink: writes to a Kinesis stream, on its own or as the sink of a job."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType

@@ -1,7 +1,5 @@
 """What the sink measures: statistics for queue-limit functions, and its metrics (A1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

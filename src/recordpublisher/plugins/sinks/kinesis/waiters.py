@@ -1,7 +1,5 @@
 """How tasks of the sink wait: for a notification, or in a queue for free capacity (K1, K3)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

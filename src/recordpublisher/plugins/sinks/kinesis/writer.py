@@ -1,7 +1,5 @@
 """KinesisWriter: the core of the sink, independent of jobs: takes records, and knows when they are acknowledged (K1 to K4)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence

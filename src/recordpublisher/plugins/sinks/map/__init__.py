@@ -4,8 +4,6 @@
 decides what follows, and `handled_positions.py` knows how far each shard is handled without a gap.
 """
 
-from __future__ import annotations
-
 from .sink import MapSink
 
 __all__ = ["MapSink"]

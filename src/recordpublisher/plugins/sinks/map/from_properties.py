@@ -1,7 +1,5 @@
 """The map sink of a job that is started by its properties (`flink.sink = map`)."""
 
-from __future__ import annotations
-
 from recordpublisher.plugins.host.function_property import import_check, imported_function
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError

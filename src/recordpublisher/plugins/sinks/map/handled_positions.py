@@ -1,7 +1,5 @@
 """HandledPositions: how far each shard is handled without a gap, as the state that a checkpoint may store."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any

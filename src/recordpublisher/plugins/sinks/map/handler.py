@@ -1,7 +1,5 @@
 """Handler: the user's function in the task of a worker, with its time-out."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """ReadyRecords: which records may be handled now, by the ordering NONE, PER_KEY or PER_SHARD."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Sequence
 from enum import Enum

@@ -1,7 +1,5 @@
 """Outcomes: counts what is handled, plans retries, and decides about records that cannot be handled."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """Calls the handler: with one record at a time, or with lists of them."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """MapSink: calls a function of the user for each record, many at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any

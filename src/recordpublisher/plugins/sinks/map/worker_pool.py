@@ -1,7 +1,5 @@
 """WorkerPool: tasks that handle what is queued, and when they may: enough for a batch is ready, and the job may write."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

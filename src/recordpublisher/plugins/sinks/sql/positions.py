@@ -1,7 +1,5 @@
 """PositionTable: each subtask's snapshot in a row that only the newest generation of the subtask may change (S6)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

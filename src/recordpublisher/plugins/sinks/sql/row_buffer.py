@@ -1,7 +1,5 @@
 """RowBuffer: the batches that wait for a checkpoint, and the transaction that inserts their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import Connection

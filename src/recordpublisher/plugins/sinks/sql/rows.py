@@ -1,7 +1,5 @@
 """Turns batches into rows: fields of a JSON object fill the columns of their name, metadata fills others, each as the column's type."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence

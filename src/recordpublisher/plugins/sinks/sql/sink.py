@@ -1,7 +1,5 @@
 """SqlSink: writes rows and positions in one transaction, fenced by generation or by worker (S6)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection

@@ -1,7 +1,5 @@
 """TargetTable: finds or creates the table, and inserts rows so that each bad row is identified."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 

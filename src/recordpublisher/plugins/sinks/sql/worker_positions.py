@@ -1,7 +1,5 @@
 """SqlWorkerPositions: commits rows together with the positions of a worker, in a row that can be sealed (ELASTIC assignment: E1, E3)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from functools import partial

@@ -1,7 +1,5 @@
 """The tasks of a batch read: one for each shard, with start and end."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """KinesisBatchReader: what Spark plans a batch read with on the driver, and reads with in each task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RangeRead: a task of a batch read. It reads its part of a shard window by window, and returns the rows of each as it goes."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """ArrowRows: the columns that Spark sees, built from whole batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, is_

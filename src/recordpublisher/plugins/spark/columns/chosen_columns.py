@@ -1,7 +1,5 @@
 """The columns that a user's schema chooses for a read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

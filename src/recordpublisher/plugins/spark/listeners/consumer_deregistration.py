@@ -1,7 +1,5 @@
 """ConsumerDeregistration: deregisters the fan-out consumers of a query that ended for good."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """ProgressListener: the figures of the queries of a Spark, as Prometheus reads them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """check_job: the checks of a job that need no call, and no more modules than they read settings of."""
 
-from __future__ import annotations
-
 import warnings
 
 from recordpublisher.fetcher.settings import FetcherSettings

@@ -1,7 +1,5 @@
 """The options of where a query keeps its claims, and of what it does when they are lost."""
 
-from __future__ import annotations
-
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties

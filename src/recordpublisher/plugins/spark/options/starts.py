@@ -1,7 +1,5 @@
 """A start for each shard: `startingPosition` as JSON, in our words or as qubole's and awslabs' connectors store positions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

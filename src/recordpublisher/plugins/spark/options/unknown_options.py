@@ -1,7 +1,5 @@
 """What is refused or warned of: unknown options (C1), the options of the mode that is gone, SQL tables over the source."""
 
-from __future__ import annotations
-
 import difflib
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """OptionWarnings: what there is to say about a job's options. Spark reads them in several processes, and one says it."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -4,8 +4,6 @@ It is made at the first use, and the process id is checked: Spark forks its work
 does not run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

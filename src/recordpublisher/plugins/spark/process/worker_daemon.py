@@ -3,8 +3,6 @@
 `spark.python.daemon.module=recordpublisher.plugins.spark.process.worker_daemon`. Spark's own daemon forks workers that import it each.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Fan-out consumers of Spark jobs: registered by the driver, deregistered by a call of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from recordpublisher.publishers import kinesis

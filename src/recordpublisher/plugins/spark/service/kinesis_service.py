@@ -1,7 +1,5 @@
 """KinesisService: the driver's calls to Kinesis."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """NewDataWatch: polls quiet shards from the driver, so that no batches run while nothing arrives."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

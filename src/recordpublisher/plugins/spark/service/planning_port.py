@@ -1,7 +1,5 @@
 """PlanningPort: the port through which the driver calls Kinesis."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The claims of one batch, loaded together from the claim store; and the check that the store is the right one."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass, field
 

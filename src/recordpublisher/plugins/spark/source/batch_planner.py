@@ -1,7 +1,5 @@
 """BatchPlanner: the driver's side of a query. It loads claims, asks `plan_batch` and `next_step`, and keeps what the progress shows."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a new query starts in each listed shard, and whether the records at which it starts are still there."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """next_step: what the driver does now, from a plan and some facts; without state and clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """plan_batch: computes the plan of the next batch, in one pass, from the last offset, the claims of its batch, and what else is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 

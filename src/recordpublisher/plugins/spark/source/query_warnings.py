@@ -1,7 +1,5 @@
 """QueryWarnings: warnings about a running query. They are logged, those about its settings once, and shown in the progress."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection
 

@@ -1,7 +1,5 @@
 """Splits and merges in an offset: the shards that may be read, the new ones, and those that leave the offset (S2, S3, S5)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 

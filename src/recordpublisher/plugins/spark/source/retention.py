@@ -3,8 +3,6 @@
 At the start of a query: whether records passed it while no query ran. While it runs, the fetchers of its tasks look at each read, and the
 driver tells how far the worst shard is from a loss."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """begin_run: what is checked and noted once in each process, before the first batch is planned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 If there is a claim already, of an earlier attempt or from before a restart, the task reads the claimed ranges again.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

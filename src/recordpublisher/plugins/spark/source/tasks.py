@@ -1,7 +1,5 @@
 """The tasks of a batch: the shards, bounds and publisher of each; and when to plan again after tasks whose reads got no answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds

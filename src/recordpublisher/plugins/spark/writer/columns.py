@@ -1,7 +1,5 @@
 """Finds and checks the columns of a DataFrame before anything is written (C2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Spark's writers. Spark makes one on the driver for each batch, sends it to the tasks, and calls `commit` or `abort` on the driver."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import uuid

@@ -1,7 +1,5 @@
 """Options for rows that cannot be put, and the dead-letter sink that they name (S7)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows that cannot be put: they become dead letters if the job has a sink for them; otherwise they are counted (S7, K3)."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Converts Arrow rows to Kinesis records, column by column."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

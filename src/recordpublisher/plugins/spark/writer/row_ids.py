@@ -1,7 +1,5 @@
 """Ids of rows: a row that is put again has the same id, and any two rows of a batch have different ones. Consumers drop repeats by them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """TaskWrite: one task of a writing job. Puts its rows as fast as they are acknowledged, and counts them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """WriterPool: the writers of one worker process, one for each stream, kept open between tasks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Database: one connection in one thread; transactions are retried when the connection is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

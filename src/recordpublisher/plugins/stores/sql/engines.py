@@ -1,7 +1,5 @@
 """Engines: the supported databases, and the setup of their sessions for short, fenced transactions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

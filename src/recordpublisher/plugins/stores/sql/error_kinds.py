@@ -1,7 +1,5 @@
 """What an error of the database means: about the row, permanent, or worth another try."""
 
-from __future__ import annotations
-
 import sqlite3
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError

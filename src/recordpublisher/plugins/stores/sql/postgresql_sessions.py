@@ -1,7 +1,5 @@
 """PostgreSQL sessions: a start ends those of its predecessor, which releases their locks; and the lock for creating tables."""
 
-from __future__ import annotations
-
 import hashlib
 
 from sqlalchemy import Connection, text

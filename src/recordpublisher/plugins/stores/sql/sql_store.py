@@ -1,7 +1,5 @@
 """SqlStore: a conditional store of rows in one table that many jobs may share; PostgreSQL or SQLite."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

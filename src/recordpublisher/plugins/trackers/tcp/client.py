@@ -1,7 +1,5 @@
 """TcpTracker: a subtask's global watermark from a tracker server over TCP (W6, W10)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import ssl

@@ -1,7 +1,5 @@
 """ClientConnection: the client's side of one connection: both sides prove the token, then heartbeats go out and responses are passed on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """GroupRegistry: the groups of a tracker server; each has a coordinator and the connections of its subtasks."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import Callable

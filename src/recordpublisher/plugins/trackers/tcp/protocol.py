@@ -4,8 +4,6 @@ The handshake: `Challenge` with the server's nonce, `AuthResponse` with the clie
 keyed hash over both nonces and the role of the side that proves, so that it is worth nothing on another connection or in the other role.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

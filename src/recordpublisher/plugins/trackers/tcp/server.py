@@ -1,7 +1,5 @@
 """TrackerServer: serves the global watermark of any number of jobs, on loopback unless configured otherwise (W6, W10, C4)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import resource

@@ -1,7 +1,5 @@
 """ServerConnection: the server's side of one connection; whatever a client sends affects no other connection."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from typing import Any, Protocol

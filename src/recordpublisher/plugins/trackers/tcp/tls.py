@@ -1,7 +1,5 @@
 """TLS of the tracker: contexts from files that are checked at once, and failed handshakes in words."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

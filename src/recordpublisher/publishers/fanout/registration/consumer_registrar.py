@@ -1,7 +1,5 @@
 """ConsumerRegistrar: registers the consumer of each stream that a job reads. The last factory of a process deregisters it (F4, F8)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """register_eagerly: registration at construction, from synchronous code (EAGER, F8)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from recordpublisher.publishers import kinesis

@@ -1,7 +1,5 @@
 """RegistrationCalls: registers a stream consumer, waits until it is ACTIVE, and deregisters it (F8)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """FrameReader: splits an event stream into frames, with their checksums verified."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from functools import lru_cache

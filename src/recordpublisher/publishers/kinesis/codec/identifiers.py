@@ -1,7 +1,5 @@
 """Checks the shard ids and sequence numbers of responses where they are parsed: sinks make paths of them, and state keeps them."""
 
-from __future__ import annotations
-
 import re
 
 from recordpublisher.publishers.shards import is_valid_name

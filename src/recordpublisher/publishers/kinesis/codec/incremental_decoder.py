@@ -1,7 +1,5 @@
 """IncrementalReadDecoder: decodes GetRecords bodies while they arrive, so that 14 MiB are never buffered or decoded at once."""
 
-from __future__ import annotations
-
 import msgspec
 
 from recordpublisher.publishers.records import UserRecord

@@ -1,7 +1,5 @@
 """PutRecords: encodes the request body, which the SDK signs and sends, and decodes the response."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

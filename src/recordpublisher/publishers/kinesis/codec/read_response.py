@@ -1,7 +1,5 @@
 """Decodes the bodies of GetRecords and SubscribeToShard directly into records."""
 
-from __future__ import annotations
-
 import msgspec
 
 from recordpublisher.publishers.records import UserRecord

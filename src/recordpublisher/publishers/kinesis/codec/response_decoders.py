@@ -1,7 +1,5 @@
 """RESPONSE_DECODERS: our own decoders for the frequent responses, by the names of their shapes in the SDK."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """BodyReadScheduler: reads large response bodies one after the other."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Protocol

@@ -1,7 +1,5 @@
 """FastPathCalls: sends frequent calls to the SDK's endpoint with the SDK's signature, but without its HTTP client."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Http1Connection: one connection, with one request and response at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

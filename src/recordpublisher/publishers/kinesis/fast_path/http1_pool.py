@@ -1,7 +1,5 @@
 """Http1Pools: the connections for frequent calls, a pool for each server, kept open; a tenth of the CPU of a general client."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """HTTP/1.1 responses: the head, chunked bodies, and readers that consume a body while it arrives."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SignedPost: Signature Version 4 for a frequent request; the constant parts are computed once."""
 
-from __future__ import annotations
-
 import hmac
 import time
 from collections.abc import Mapping

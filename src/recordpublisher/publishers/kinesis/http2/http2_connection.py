@@ -1,7 +1,5 @@
 """Http2Connection: many streams with a flow-control window each, and a ping to check that the server responds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
-from __future__ import annotations
-
 from typing import Literal, TypedDict
 
 

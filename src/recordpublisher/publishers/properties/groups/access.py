@@ -1,7 +1,5 @@
 """Properties of region, endpoint, credentials."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 ACCESS = PropertyGroup("Access")

@@ -1,7 +1,5 @@
 """Properties of discovery and assignment of shards, state, memory."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 DISCOVERY_AND_STATE = PropertyGroup("Discovery and state")

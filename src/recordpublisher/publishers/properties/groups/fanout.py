@@ -1,7 +1,5 @@
 """Properties of enhanced fan-out."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 FAN_OUT = PropertyGroup("Fan-out")

@@ -1,7 +1,5 @@
 """Properties of the formats of records that need a schema."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 FORMATS = PropertyGroup("Formats")

@@ -1,7 +1,5 @@
 """Properties of a whole job: its name, streams and sink, and its alarms."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 JOB = PropertyGroup("Job")

@@ -1,7 +1,5 @@
 """Properties of the Kinesis sink (K): its own, and the keys of the KPL that Flink's producer passes through."""
 
-from __future__ import annotations
-
 from recordpublisher.publishers.service_limits import PUT_RECORDS_BYTES, PUT_RECORDS_RECORDS
 
 from ..property_types import PropertyGroup

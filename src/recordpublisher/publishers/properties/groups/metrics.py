@@ -1,7 +1,5 @@
 """Properties of metrics that leave the process (A1)."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 METRICS = PropertyGroup("Metrics")

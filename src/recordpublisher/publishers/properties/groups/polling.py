@@ -1,7 +1,5 @@
 """Properties of polling, of Kinesis and of DynamoDB Streams."""
 
-from __future__ import annotations
-
 from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, ITERATOR_SECONDS
 
 from ..property_types import PropertyGroup

@@ -1,7 +1,5 @@
 """Properties of the publisher and its initial position."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 PUBLISHER = PropertyGroup("Publisher")

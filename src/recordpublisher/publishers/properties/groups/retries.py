@@ -1,7 +1,5 @@
 """Properties of retries: four for each operation."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 from ..retry_properties import retry_properties
 

@@ -1,7 +1,5 @@
 """Properties of the sinks that are included, but for the Kinesis sink; dead letters."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 SINKS = PropertyGroup("Sinks")

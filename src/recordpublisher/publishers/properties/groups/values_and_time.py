@@ -1,7 +1,5 @@
 """Properties of deserialisation, event time and watermarks."""
 
-from __future__ import annotations
-
 from ..property_types import PropertyGroup
 
 VALUES_AND_TIME = PropertyGroup("Values and time")

@@ -1,7 +1,5 @@
 """CompletionHandler: applies the results of a PutRecords call to queues, limits and waiting writes (K2); KeyOrder: what waits for what."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """The next PutRecords call: when it is due, and which records of which shards it carries. Plain functions of queues and time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the results of a PutRecords call mean for its records: acknowledged, to retry, given up or misrouted (K2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Sender: makes PutRecords calls when they are due and permitted (SendPermission), a bounded number at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 

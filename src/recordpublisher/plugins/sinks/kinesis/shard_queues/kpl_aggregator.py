@@ -1,7 +1,5 @@
 """KplAggregator: packs user records of one shard into one Kinesis record (aggregation-format.md of the KPL, K4)."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """ShardMapRefresher: lists the shards again after a reshard or a switch to AUTO and back; sends misrouted parts again (K4)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

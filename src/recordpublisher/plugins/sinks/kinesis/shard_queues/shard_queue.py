@@ -1,7 +1,5 @@
 """ShardQueue: the records that wait for one shard, and when how many of them may be sent."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """The options of other connectors, and ours: the table by which they are translated, and which the documentation shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

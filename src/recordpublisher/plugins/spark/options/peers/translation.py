@@ -1,7 +1,5 @@
 """own_options: options in the spelling of another connector become ours, with the meaning that they have there (C1)."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Collection, Mapping
