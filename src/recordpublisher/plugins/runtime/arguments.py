@@ -7,6 +7,7 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -64,3 +65,11 @@ def _is_whole(given: object) -> bool:
 
 def _shown(given: object) -> object:
     return None if given is None else repr(given)[:200]
+
+
+def check_bounded(properties: Properties) -> None:
+    """Raises: ConfigurationError for a property that bounded reads do not support."""
+    if properties.value(ON_POISON) == "DEAD_LETTER":
+        raise ConfigurationError(
+            ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
+        )

@@ -25,8 +25,8 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
+from .arguments import check_bounded
 from .batch_decoration import batch_decorator_factory
-from .bounded_properties import check_bounded
 from .stream_lister import StreamLister
 
 NEVER = -1

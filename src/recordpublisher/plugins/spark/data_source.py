@@ -20,8 +20,13 @@ from .columns.chosen_columns import SPARK_SCHEMA
 from .options.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .options.spark_options import SparkOptions
 from .options.starts import starts_by_shard, with_starts
-from .options.unknown_options import refuse_new_table, refuse_table
-from .options.warnings import OptionWarnings, collected_warnings, silence_where_writes_are_committed
+from .options.unknown_options import (
+    OptionWarnings,
+    collected_warnings,
+    refuse_new_table,
+    refuse_table,
+    silence_where_writes_are_committed,
+)
 from .process.driver_errors import RefusedQuery, one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
 from .source.offset import BatchOffset

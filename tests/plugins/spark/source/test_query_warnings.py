@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.spark.options.warnings import OptionWarnings
+from recordpublisher.plugins.spark.options.unknown_options import OptionWarnings
 from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
 from recordpublisher.plugins.spark.source.retention import RetentionLeft
 

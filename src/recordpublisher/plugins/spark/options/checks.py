@@ -4,8 +4,8 @@ import warnings
 
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
-from recordpublisher.plugins.runtime.bounded_properties import check_bounded
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER

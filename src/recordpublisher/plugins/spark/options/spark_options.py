@@ -27,8 +27,7 @@ from .places import (
 )
 from .positions import ENDING_POSITION
 from .starts import STARTS
-from .unknown_options import is_option, refuse_continuous, warn_of_unknown_options
-from .warnings import OptionWarnings
+from .unknown_options import OptionWarnings, is_option, refuse_continuous, warn_of_unknown_options
 
 _GROUP = "Spark"
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)

@@ -1,8 +1,12 @@
-"""What is refused or warned of: unknown options (C1), the options of the mode that is gone, SQL tables over the source."""
+"""What a job's options are refused or warned for: unknown ones (C1), the mode that is gone, SQL tables; and which process says it."""
 
 import difflib
+import logging
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
@@ -10,7 +14,44 @@ from recordpublisher.publishers.properties.declaration import Property, declared
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
+from ..process.python_worker import log_to_stderr
 from .peers.option_table import PEERS
+
+_COMMITTING = "pyspark.sql.worker.python_streaming_sink_runner"
+LOG = logging.getLogger("recordpublisher.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionWarnings:
+    """The texts, and whether `load()` has logged them: it does not when the query gives a schema, since Spark does not ask for one then."""
+
+    texts: tuple[str, ...] = ()
+    is_told: bool = False
+
+    def tell(self) -> None:
+        """Log them, unless that was done."""
+        if not self.is_told and self.texts:
+            log_to_stderr()
+            for text in self.texts:
+                LOG.warning(text)
+
+
+def silence_where_writes_are_committed() -> None:
+    """Spark makes the writer of a query in two processes. The one that plans the writes has warned; the one that commits them does not."""
+    if _COMMITTING in sys.modules:
+        warnings.simplefilter("ignore", UserWarning)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect what is warned of meanwhile, each text once."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        yield texts
+    texts += dict.fromkeys(str(each.message) for each in caught)
+
 
 SPARK_OPTIONS = ("checkpointlocation",)
 """Spark's own options, which it passes to the source with the others."""
