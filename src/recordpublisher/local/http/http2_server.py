@@ -151,7 +151,6 @@ def ignore_goaway_without_error() -> None:
     The AWS SDK for JavaScript sends it with each subscription, while responses are under way. h2 takes the first one as the end of the
     connection, and hypercorn closes it; but in HTTP/2 open streams go on (RFC 9113, 6.8), and the client closes the connection afterwards.
     """
-    from h2.connection import H2Connection
     from hypercorn import protocol
     from hypercorn.protocol.h2 import H2Protocol
     from hyperframe.frame import GoAwayFrame
@@ -161,7 +160,7 @@ def ignore_goaway_without_error() -> None:
             super().__init__(*arguments, **options)
             ignore_in(self.connection)
 
-    def ignore_in(connection: H2Connection) -> None:
+    def ignore_in(connection: Any) -> None:
         receivers = connection._frame_dispatch_table
         end = receivers[GoAwayFrame]
         receivers[GoAwayFrame] = lambda frame: ([], []) if frame.error_code == NO_ERROR else end(frame)
