@@ -132,7 +132,7 @@ class RequestDispatcher:
         """The shard or the consumer that a request names, "" when it names neither."""
         try:
             target = _decode_target(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
         if target.shard_iterator is not None:
             iterator = self._account.tokens.open(target.shard_iterator, ShardIterator)

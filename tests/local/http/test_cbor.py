@@ -6,6 +6,7 @@ import cbor2
 import pytest
 
 from recordpublisher.local import event_stream
+from recordpublisher.local.api_errors import ApiError
 from recordpublisher.local.http import cbor
 
 MILLISECONDS = {1: lambda value, _: ("ms", value)}
@@ -126,3 +127,27 @@ def test_a_response_that_a_fault_has_cut_stays_cut(endpoint, client):
     response = client.send("ListStreams", cbor2.dumps({}))
     with pytest.raises(cbor2.CBORDecodeError):
         cbor2.loads(response.read())
+
+
+def shared(depth):
+    """Each list has ten references to the list before: 10 to the power of `depth` values."""
+    lists = [b"\xd8\x1c\x8a" + b"\x01" * 10]
+    lists += [b"\xd8\x1c\x8a" + (b"\xd8\x1d" + bytes([number])) * 10 for number in range(depth - 1)]
+    return b"\xa1\x61X" + bytes([0x80 + len(lists)]) + b"".join(lists)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        shared(9),
+        b"\xd8\x1c\x81\xd8\x1d\x00",  # a list that contains itself
+        b"\xd9\x01\x00\x82\x63aaa\xd8\x19\x00",  # a reference to a text
+        cbor2.dumps({"Limit": 10**400}),
+        cbor2.dumps(cbor2.CBORTag(7_777, 1)),
+        b"\x81" * 100_000,
+    ],
+    ids=["shared", "cyclic", "text", "bignum", "unknown tag", "deep"],
+)
+def test_no_tag_but_that_of_times_is_decoded(body):
+    with pytest.raises(ApiError, match="not CBOR"):
+        cbor.to_json(body)

@@ -41,3 +41,8 @@ def test_a_missing_or_invalid_field_is_a_validation_exception(account, operation
 
 def test_an_operation_without_output_answers_with_an_empty_body(account):
     assert OPERATIONS["CreateStream"](account, b'{"StreamName":"orders"}') == b""
+
+
+def test_json_that_is_nested_too_deeply_is_a_serialization_exception(account):
+    with pytest.raises(ApiError, match=r"^SerializationException"):
+        OPERATIONS["CreateStream"](account, b'{"Tags":' + b'{"a":' * 200_000)

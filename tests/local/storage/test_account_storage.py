@@ -157,3 +157,28 @@ async def test_a_folder_of_another_version_is_refused(folder):
         database.execute("PRAGMA user_version = 9")
     with pytest.raises(rp.ConfigurationError, match=r"its version is 9; valid: .*version 1"):
         LocalKinesis(data=folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("UPDATE shards SET name = replace(name, '/0', '/9')", "it has records of shards that its streams do not have"),
+        (
+            "UPDATE account SET document = CAST(replace(CAST(document AS TEXT), 'shardId-000000000000', 'shardId-000000000007') AS BLOB)",
+            "shard 0 of orders has the id",
+        ),
+        ("UPDATE account SET document = x'91'", "its account cannot be read"),
+    ],
+    ids=["name", "id", "document"],
+)
+def test_a_file_that_somebody_has_changed_is_refused_with_its_records_kept(serve, folder, killed, change, reason):
+    _, kinesis = serve(streams={"orders": 1}, data=folder)
+    kinesis.put_record(StreamName="orders", Data=b"x", PartitionKey="k")
+    damaged = killed()
+    with closing(sqlite3.connect(damaged / FILE)) as database, database:
+        database.execute(change)
+    for _ in range(2):  # the file is closed again
+        with pytest.raises(rp.ConfigurationError, match=reason):
+            serve(data=damaged)
+    with closing(sqlite3.connect(damaged / FILE)) as database:
+        assert database.execute("SELECT count(*) FROM records").fetchone() == (1,)

@@ -173,6 +173,26 @@ async def test_s3_after_an_expired_token_listing_continues_after_the_last_shard(
     assert stub.requests_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
 
 
+@pytest.mark.parametrize("shards", [["shardId-0"], []])
+async def test_a_listing_whose_next_page_never_ends_is_malformed(shards):
+    class Endless:
+        pages = 0
+
+        async def call(self, api, **parameters):
+            self.pages += 1
+            names = {"StreamNames": ["orders"] * len(shards), "HasMoreStreams": True}
+            return {"Shards": [described(each) for each in shards], "NextToken": f"t{self.pages}", **names}
+
+    endless = Endless()
+    client = KinesisClient(Properties(), transport=endless)
+    with pytest.raises(TransientError, match="the listing never ends"):
+        await client.list_shards("orders")
+    if shards:
+        with pytest.raises(TransientError, match="the listing never ends"):
+            await client.list_streams()
+    assert endless.pages < 30
+
+
 async def test_a_listed_shard_has_its_parents_and_whether_it_is_closed():
     merged = described("shardId-2", ParentShardId="shardId-0", AdjacentParentShardId="shardId-1")
     merged["SequenceNumberRange"]["EndingSequenceNumber"] = "9"

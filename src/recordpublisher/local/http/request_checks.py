@@ -89,7 +89,7 @@ def _media_type(request: Request) -> str:
 def _is_object(body: bytes, wire: WireFormat) -> bool:
     try:
         return isinstance(msgspec.json.decode(wire.to_json(body)), dict)
-    except (ApiError, msgspec.DecodeError, UnicodeDecodeError):
+    except (ApiError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

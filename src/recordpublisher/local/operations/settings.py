@@ -140,7 +140,7 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
     """Store the policy of a stream or consumer."""
     try:
         msgspec.json.decode(request.policy, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_argument(f"The policy is no JSON object: {error}") from error
     find_resource(account, request.resource_arn).policy = request.policy
 

@@ -44,7 +44,7 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
             raise (
                 invalid_input(str(error)) if message is None else ApiError("ValidationException", message)
             ) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError("SerializationException", f"The body is not JSON: {error}") from error
 
     return checked

@@ -13,7 +13,7 @@ from ..streams.account import Account
 from ..streams.shard import Shard
 from ..streams.shard_log import TICKS_PER_MS
 from ..streams.stream import Stream
-from .documents import StoredAccount, restore_account, stored_account
+from .documents import StoredAccount, StoredStream, restore_account, stored_account
 
 VERSION = 1
 FILE = "kinesis.sqlite"
@@ -54,6 +54,11 @@ class Database:
             valid = f"a folder that this release has written (version {VERSION})"
             raise ConfigurationError("data", str(folder), valid, reason=f"its version is {version}")
         self._shard_ids: dict[str, int] = dict(self._connection.execute("SELECT name, id FROM shards"))
+
+    @property
+    def shards(self) -> set[str]:
+        """The names of all shards that have had records."""
+        return set(self._shard_ids)
 
     def document(self) -> bytes | None:
         """Return the document of the account, None at first."""
@@ -118,7 +123,11 @@ class AccountStorage:
         self._stored: dict[str, int] = {}  # the last stored counter, by shard
         self._unlisten: dict[str, Callable[[], None]] = {}
         self._trimmed_ms = account.clock.now_ms()
-        self._restore(folder)
+        try:
+            self._restore(folder)
+        except ConfigurationError:
+            self._database.close()
+            raise
         account.call_on_change(self.save)
         self.save()
 
@@ -146,11 +155,20 @@ class AccountStorage:
         document = self._database.document()
         if document is None:
             return
-        stored = msgspec.msgpack.decode(document, type=StoredAccount)
+        try:
+            stored = msgspec.msgpack.decode(document, type=StoredAccount)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _changed(folder, f"its account cannot be read: {error}") from error
         if stored.region != self._account.region:
             reason = f"its streams are in {stored.region}, and the endpoint is in {self._account.region}"
             raise ConfigurationError("data", str(folder), "a folder of the same region", reason=reason)
-        restore_account(self._account, stored)
+        named = {_name(stream, shard.index) for stream in stored.streams for shard in stream.shards}
+        if strangers := sorted(self._database.shards - named):
+            raise _changed(folder, f"it has records of shards that its streams do not have: {', '.join(strangers)}")
+        try:
+            restore_account(self._account, stored)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise _changed(folder, str(error)) from error
         for name, (stream, shard) in self._shards():
             shard.log.restore(self._database.records(name), shard.ending_counter)
             shard.log.trim(stream.horizon_ms)
@@ -159,7 +177,7 @@ class AccountStorage:
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
         """Each shard by a name that no other one has ever had."""
         return [
-            (f"{stream.name}/{stream.created_ms}/{shard.index}", (stream, shard))
+            (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
             for shard in stream.shards.values()
         ]
@@ -185,3 +203,11 @@ class AccountStorage:
             write()
         except sqlite3.Error as error:
             raise ApiError("InternalFailure", f"The data folder cannot be written: {error}", 500) from error
+
+
+def _name(stream: Stream | StoredStream, index: int) -> str:
+    return f"{stream.name}/{stream.created_ms}/{index}"
+
+
+def _changed(folder: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError("data", str(folder), "a folder that only endpoints have written", reason=reason)

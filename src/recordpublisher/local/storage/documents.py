@@ -4,7 +4,7 @@ import msgspec
 
 from ..streams.account import Account
 from ..streams.consumers import Consumer
-from ..streams.shard import HashRange, Shard
+from ..streams.shard import HashRange, Shard, shard_id
 from ..streams.stream import Busy, Stream
 
 
@@ -112,6 +112,8 @@ def _restore_stream(stream: Stream, stored: StoredStream) -> None:
     shards: dict[str, Shard] = {}
     for each in stored.shards:  # parents come before their children
         parents = tuple(shards[parent] for parent in each.parents if parent in shards)
+        if each.id != shard_id(each.index):
+            raise msgspec.ValidationError(f"shard {each.index} of {stored.name} has the id {each.id!r}")
         span = HashRange(int(each.start), int(each.end))
         shard = shards[each.id] = Shard(each.id, each.index, span, each.epoch, parents)
         shard.closed_epoch, shard.ending_counter = each.closed_epoch, each.ending_counter

@@ -118,5 +118,5 @@ class Tokens:
             if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:
                 return None
             return msgspec.msgpack.decode(raw[4:], type=kind)
-        except (ValueError, msgspec.DecodeError):
+        except (ValueError, msgspec.DecodeError, RecursionError):
             return None

@@ -1,6 +1,6 @@
 """Listing streams and shards page by page, and parsing the listed shards."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -10,6 +10,26 @@ from .codec.identifiers import check_shard_ids
 from .error_mapping import reject_malformed
 from .ports import Transport
 
+MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
+"""Far more than the service answers with."""
+
+
+class ListingProgress:
+    """Owns what a listing has shown: one whose next page never ends is malformed, whoever writes it."""
+
+    def __init__(self, api: str) -> None:
+        self._api = api
+        self._listed: set[str] = set()
+        self._pages_without_news = 0
+
+    def check(self, page: Iterable[str]) -> None:
+        """A page lists these names. Raises: TransientError."""
+        known = len(self._listed)
+        self._listed.update(page)
+        self._pages_without_news = 0 if len(self._listed) > known else self._pages_without_news + 1
+        if self._pages_without_news >= MAX_PAGES_WITHOUT_NEWS or known > MAX_LISTED:
+            raise TransientError(self._api, "MalformedResponse", f"the listing never ends, after {known} names")
+
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
     """List every shard as the service describes it, or those after a shard id.
@@ -18,9 +38,11 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
     shard seen.
     """
     shards: list[dict[str, Any]] = []
+    progress = ListingProgress("ListShards")
     page = await _first_page(transport, stream, after)
     while True:
         with reject_malformed("ListShards"):
+            progress.check(shard["ShardId"] for shard in page["Shards"])
             shards += page["Shards"]
         token = page.get("NextToken")
         if not token:
@@ -30,7 +52,7 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
         except TransientError as error:
             if error.code != "ExpiredNextTokenException":
                 raise
-            page = await _first_page(transport, stream, shards[-1]["ShardId"])
+            page = await _first_page(transport, stream, shards[-1]["ShardId"] if shards else after)
 
 
 async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
@@ -46,10 +68,12 @@ async def list_all_streams(transport: Transport) -> list[str]:
 
 async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any]]:
     """Every page of ListStreams."""
+    progress = ListingProgress("ListStreams")
     page = await transport.call("ListStreams")
     while True:
         yield page
         found = page["StreamNames"]
+        progress.check(found)
         if not found or not page.get("HasMoreStreams"):
             return
         page = await transport.call("ListStreams", ExclusiveStartStreamName=found[-1])

@@ -16,7 +16,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..client import KinesisClient, to_description
 from ..error_mapping import reject_malformed
-from ..listing import list_stream_pages
+from ..listing import ListingProgress, list_stream_pages
 from ..ports import ConsumerDescription
 
 
@@ -102,9 +102,11 @@ class ManagementClient(KinesisClient):
         """The registered consumers of a stream."""
         consumers: list[ConsumerDescription] = []
         token: dict[str, str] = {}
+        progress = ListingProgress("ListStreamConsumers")
         while True:
             page = await self._call("ListStreamConsumers", StreamARN=stream_arn, **token)
             with reject_malformed("ListStreamConsumers"):
+                progress.check(consumer["ConsumerName"] for consumer in page["Consumers"])
                 consumers += [to_description(each) for each in page["Consumers"]]
             if not page.get("NextToken"):
                 return consumers
