@@ -1,7 +1,5 @@
 """PoisonPolicy: what happens to a record without a valid value or event time (S7)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress

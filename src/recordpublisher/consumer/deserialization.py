@@ -1,7 +1,5 @@
 """Deserializers: from bytes to values, one batch at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """Timestamp assigners: the event times of a batch: arrival by default, a JSON field by property, or a user's function."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Watermark strategies: how a shard's watermark follows from its records. It never falls."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Alarm and ActiveAlarms: which alarms are active, and when they are logged and reported (A2)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

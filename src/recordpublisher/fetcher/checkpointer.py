@@ -1,7 +1,5 @@
 """Checkpointer: when the positions of a fetcher are stored, and where. SnapshotCheckpointer: as the snapshot of a subtask."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

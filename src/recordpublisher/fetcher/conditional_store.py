@@ -1,7 +1,5 @@
 """ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, groups and claims are kept in one."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import secrets

@@ -1,7 +1,5 @@
 """FetcherDependencies: everything that a fetcher is given."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 

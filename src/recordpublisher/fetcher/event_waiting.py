@@ -1,7 +1,5 @@
 """wait_at_most: waits for an event, with a limit."""
 
-from __future__ import annotations
-
 import asyncio
 
 

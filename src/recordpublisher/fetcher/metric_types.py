@@ -1,7 +1,5 @@
 """MetricType, Metric and SinkMetric: the kinds of metrics, one of a subtask or shard, and one that a sink has of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """IndexedMinHeap: the lowest of many changing values, in O(log n) (W9a)."""
 
-from __future__ import annotations
-
 import heapq
 from typing import Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """ShardLifecycle: what follows when something happens to a shard: found, read, emitted, ended, removed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Opening a job: stored state, listed shards, and where each shard starts (P3, S5). Closing what the job uses."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence

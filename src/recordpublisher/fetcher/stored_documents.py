@@ -1,7 +1,5 @@
 """The reader of stored documents: JSON that a release of ours has written, or somebody else. A struct says what each contains."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, TypeVar
 
 import msgspec

@@ -1,7 +1,5 @@
 """SubtaskFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The running fetcher applies them shard by shard as batches arrive. The Spark sou
 All times and watermarks are milliseconds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """WorkerPositions: how a sink that keeps positions keeps those of the workers of a group (ELASTIC assignment)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What tells the positions of a fixed number of subtasks (STATIC) from those of a group (ELASTIC) in a conditional store (E10)."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from recordpublisher.publishers.errors import StateError

@@ -1,7 +1,5 @@
 """CheckpointScheduler: when a checkpoint is taken: after each interval, and on request."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """CheckpointTimes: when the last checkpoint was stored, and for how long the current one has been running."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

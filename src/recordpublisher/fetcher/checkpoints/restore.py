@@ -1,7 +1,5 @@
 """Restoring: where each listed shard starts, and whether records were lost meanwhile (P3, S5)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

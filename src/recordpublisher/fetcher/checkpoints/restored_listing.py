@@ -1,7 +1,5 @@
 """list_restored: the listing from which a job with restored state goes on. ListShards is eventually consistent (S2, S5)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """Snapshots: their format (versioned, readable JSON), and how several are merged into one (S5)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

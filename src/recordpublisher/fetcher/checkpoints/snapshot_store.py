@@ -1,7 +1,5 @@
 """SnapshotStore: each subtask's snapshot with its generation, in a conditional store. SubtaskCheckpoints: one subtask's use of it (S6)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from recordpublisher.publishers.errors import FencedError, StateError

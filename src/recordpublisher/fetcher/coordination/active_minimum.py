@@ -1,7 +1,5 @@
 """ActiveMinimum: the lowest watermark of those shards or subtasks that count, and their status as a whole."""
 
-from __future__ import annotations
-
 from typing import Generic
 
 from ..min_heap import IndexedMinHeap, K

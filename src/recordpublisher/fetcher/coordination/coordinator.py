@@ -3,8 +3,6 @@
 It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
-from __future__ import annotations
-
 from ..min_heap import IndexedMinHeap
 from .heartbeat_messages import HeartbeatRequest, HeartbeatResponse, Rejection
 from .process_starts import ProcessStarts

@@ -1,7 +1,5 @@
 """FinishedShardAnnouncements: the shards that a subtask announced as finished, and those that others announced (S2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from .heartbeat_messages import MAX_KEY_CHARACTERS

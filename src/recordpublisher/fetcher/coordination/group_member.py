@@ -3,8 +3,6 @@
 It has no clock and no sockets: its caller carries the messages and passes the time (monotonic ms).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .finished_shard_announcements import FinishedShardAnnouncements

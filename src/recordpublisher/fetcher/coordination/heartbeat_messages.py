@@ -3,8 +3,6 @@
 Each message is complete in itself: it may be lost, delayed or duplicated.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

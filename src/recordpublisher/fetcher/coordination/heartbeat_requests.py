@@ -1,7 +1,5 @@
 """HeartbeatRequests: the numbers and times of one subtask's heartbeat requests, and which of them has no response yet."""
 
-from __future__ import annotations
-
 from .heartbeat_messages import HeartbeatRequest
 
 PREDECESSOR_LEAD = 1_000_000_000

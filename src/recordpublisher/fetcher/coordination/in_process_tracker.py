@@ -1,7 +1,5 @@
 """InProcessTracker: the global watermark of subtasks that share one process (W6, W9a)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from recordpublisher.publishers.clock import Clock, SystemClock

@@ -1,7 +1,5 @@
 """ProcessStarts: which processes of a group were alive at the same time, so that they belong to one life of the job (S2, W6)."""
 
-from __future__ import annotations
-
 
 class ProcessStarts:
     """Owns the numbers of the starts, by subtask the last start after which its process certainly was alive, and the unconfirmed starts.

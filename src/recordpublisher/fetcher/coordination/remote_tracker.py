@@ -1,7 +1,5 @@
 """RemoteTracker: base class for trackers whose coordinator runs elsewhere; subclasses carry the messages (W10)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,5 @@
 """SubtaskLiveness: which subtasks of a generation joined, left, lost their connection or timed out (W6)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Set
 from dataclasses import dataclass

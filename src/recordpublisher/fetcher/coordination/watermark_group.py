@@ -3,8 +3,6 @@
 It has no clock and no sockets: its caller passes the time. The in-process tracker, the TCP tracker and the simulation use this class.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 

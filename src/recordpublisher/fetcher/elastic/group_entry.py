@@ -1,7 +1,5 @@
 """Before a process joins its group: it must do the same job as the others, or there are no others (E10)."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """GroupTracker: the global watermark of a group of workers, as its store has it (E8)."""
 
-from __future__ import annotations
-
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..pipeline.lease_gate import CurrentWorker
 from ..watermark_functions import raised

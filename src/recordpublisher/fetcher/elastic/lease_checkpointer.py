@@ -1,7 +1,5 @@
 """LeaseCheckpointer: positions are stored with the leases of a group, and not as the snapshot of a subtask."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

@@ -1,7 +1,5 @@
 """LeasedShards: begins, stops and drops shards of a running fetcher, as the leases of its worker say."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """SinkPositionStore: the positions of a group whose sink keeps them, in one transaction with what it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError

@@ -1,7 +1,5 @@
 """WorkerLives: takes part in the group of processes. A worker that others have sealed goes on as a new one (E1)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """Cleaning: deletes what sealed workers have left, when nothing of theirs can take effect any more (E12)."""
 
-from __future__ import annotations
-
 from .documents.group_store import GroupStore
 from .documents.table_cache import TableCache
 from .planning.group_view import GroupView

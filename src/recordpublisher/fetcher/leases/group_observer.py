@@ -1,7 +1,5 @@
 """GroupObserver: reads the group, measures for how long each heartbeat stands, and seals workers whose heartbeat stands too long (E3)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Heartbeat: writes this worker's record, one write at a time; join_group: the first heartbeat, which must not come too late (E12)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable

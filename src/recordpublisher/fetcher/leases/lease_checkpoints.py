@@ -1,7 +1,5 @@
 """LeaseCheckpoints: stores the positions of a worker's shards, one checkpoint at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 

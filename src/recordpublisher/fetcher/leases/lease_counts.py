@@ -1,7 +1,5 @@
 """LeaseCounts: what one process has done in its group, for its metrics (E11)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """LeaseGiver: gives shards up: stop reading them, take one checkpoint for all of them, then name them as released (E5)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection

@@ -1,7 +1,5 @@
 """LeaseSettings: the times of a group. All follow from the lease duration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 HANDOVER_SECONDS = 0.2

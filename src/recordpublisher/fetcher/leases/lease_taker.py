@@ -1,7 +1,5 @@
 """LeaseTaker: takes free shards: find their positions, prepare them, then write the lease table (E3, E5)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock

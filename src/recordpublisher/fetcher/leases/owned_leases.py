@@ -1,7 +1,5 @@
 """OwnedLeases: what one life of a worker does with each of its shards, and which positions it must store for them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """ShardListing: which listed shards the lease table does not have, and which parents have expired (E7, S2, S3)."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """ShardReaders: what a worker's leases need from the fetcher: begin, stop and drop shards, and say how far each was emitted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SilenceObserver: for how long each worker's heartbeat has stood, as seen by this process (E3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

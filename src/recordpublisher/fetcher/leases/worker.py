@@ -1,7 +1,5 @@
 """Worker: one life in a group. It joins, sends heartbeats, looks at the others, and takes and gives shards until it leaves or is sealed."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """WritePermission: whether this worker may write to the sink now: only while others cannot have replaced it (E4)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from recordpublisher.publishers.clock import Clock

@@ -1,7 +1,5 @@
 """The metrics of a subtask that shares its shards with other processes (E11); all are 0 with STATIC assignment."""
 
-from __future__ import annotations
-
 from ..metric_types import Metric, MetricType
 from .metric_views import SubtaskView
 

@@ -1,7 +1,5 @@
 """collect_metrics: reads every metric of a subtask and its shards (A1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock

@@ -1,7 +1,5 @@
 """All metrics: name, type, unit, description and source (A1). The reference page is generated from these two tables."""
 
-from __future__ import annotations
-
 from ..metric_types import Metric, MetricType
 from .lease_metrics import LEASE_METRICS
 from .metric_views import ShardView, SubtaskView

@@ -1,7 +1,5 @@
 """ShardView and SubtaskView: what metrics are computed from. Gauges of a shard keep growing while nothing is read or emitted (A1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..checkpoints.checkpoint_times import CheckpointTimes

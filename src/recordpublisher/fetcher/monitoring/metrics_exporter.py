@@ -1,7 +1,5 @@
 """MetricsExporter: the port through which metrics leave the process; a plugin implements it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 

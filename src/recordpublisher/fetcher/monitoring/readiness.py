@@ -1,7 +1,5 @@
 """Whether a subtask is ready: it reads, its checkpoints are stored, and no newer start has fenced it off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..checkpoints.checkpoint_times import CheckpointTimes

@@ -1,7 +1,5 @@
 """RetentionPeriods: how long each stream keeps its records; requested once an hour."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection

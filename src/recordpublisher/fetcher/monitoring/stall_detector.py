@@ -1,7 +1,5 @@
 """WatermarkStallDetector: for how long the global watermark did not rise although there was something to emit (A2, W10)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..shards.shard_entry import ShardEntry

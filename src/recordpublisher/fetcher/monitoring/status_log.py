@@ -1,7 +1,5 @@
 """StatusLogger: logs the status of a subtask once a minute, and warns when alignment stalls, naming what it waits for (A1, W10, W12)."""
 
-from __future__ import annotations
-
 import logging
 
 from recordpublisher.publishers.clock import Clock

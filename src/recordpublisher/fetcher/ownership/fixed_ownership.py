@@ -1,7 +1,5 @@
 """FixedOwnership: the shards of one subtask of a fixed number (STATIC). Begins and stops whole streams, as their list says (S10)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

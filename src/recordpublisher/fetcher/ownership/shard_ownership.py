@@ -1,7 +1,5 @@
 """ShardOwnership: which shards a fetcher reads: a fixed part of all, or those whose leases its process has."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping

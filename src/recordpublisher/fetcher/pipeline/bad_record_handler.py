@@ -1,7 +1,5 @@
 """BadRecordHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import secrets

@@ -1,7 +1,5 @@
 """Bounded runs: the bounds that may end one, and its result."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

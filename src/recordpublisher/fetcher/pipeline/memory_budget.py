@@ -1,8 +1,6 @@
 """MemoryBudget: memory is reserved before a read and settled after it, so that queues stay bounded (P6). PendingReads: reads that wait
 for memory."""
 
-from __future__ import annotations
-
 from ..min_heap import IndexedMinHeap
 from ..settings import BudgetLimits
 from ..shards.shard_entry import ShardEntry

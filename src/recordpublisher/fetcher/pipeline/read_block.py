@@ -1,7 +1,5 @@
 """why_blocked: why the next read of a shard waits. Memory, metrics, alarms and log ask here."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from ..settings import BudgetLimits

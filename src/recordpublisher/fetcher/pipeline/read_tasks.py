@@ -1,7 +1,5 @@
 """ReadTasks: one reading task for each shard; parents are read before their children (S2)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """RetentionGaps: looks at each read for records that passed the stream's retention before it (S5)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """SuspensionDetector: whether this process was suspended or starved of CPU (W3, W7)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

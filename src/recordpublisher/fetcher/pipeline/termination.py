@@ -1,7 +1,5 @@
 """TerminationCondition: whether a bounded run has reached its bounds (S8). RunCompletion: the end of a run, and its reason."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -1,7 +1,5 @@
 """Which subtask reads which shard (S9), and which subtask monitors it for another one (A2)."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Collection, Iterable
 

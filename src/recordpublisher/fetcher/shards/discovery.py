@@ -1,7 +1,5 @@
 """ShardDiscovery: lists the shards of every stream, at the start and periodically (S3)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence

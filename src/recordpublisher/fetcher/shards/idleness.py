@@ -1,7 +1,5 @@
 """IdlenessTimer: whether a shard is idle, judged by reads that returned nothing, never by elapsed time alone (W3)."""
 
-from __future__ import annotations
-
 from ..watermark_functions import is_idle
 
 MAX_CREDIT_SECONDS = 6.0

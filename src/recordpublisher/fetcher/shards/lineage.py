@@ -1,7 +1,5 @@
 """Parents, ancestors and children of shards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from recordpublisher.publishers.shards import Shard

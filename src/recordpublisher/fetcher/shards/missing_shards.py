@@ -1,7 +1,5 @@
 """MissingShards: whether a shard that a listing lacks has expired, or is only missing in that listing (S2, S5)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable

@@ -1,7 +1,5 @@
 """OwnedShards: which shards this subtask owns: adds new ones, removes those that are gone (S3, S5, S9)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from recordpublisher.publishers.clock import Clock

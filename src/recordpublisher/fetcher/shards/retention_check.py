@@ -1,7 +1,5 @@
 """RetentionCheck: whether records passed a stream's retention unread, behind the position from which a shard is read on (S5)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """ShardEmission: what was emitted of one shard. WatermarkStatus: how it counts for watermarks, beside its stage and idleness."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from recordpublisher.publishers.records import RecordBatch, to_millis

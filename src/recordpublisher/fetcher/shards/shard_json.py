@@ -1,7 +1,5 @@
 """A shard, as listed, in readable JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

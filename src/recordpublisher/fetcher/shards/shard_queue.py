@@ -1,7 +1,5 @@
 """ShardQueue: the batches of one shard that were read and not emitted, in order."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator

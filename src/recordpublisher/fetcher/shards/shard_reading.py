@@ -1,7 +1,5 @@
 """ShardReading: what reads have shown of one shard: its queue, tip, silence, end. ReadReservation, ReadProgress: of its next read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """ShardTable: the shards of a subtask, and the order that reshards impose on them (S2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """StreamList: which streams a job reads now. It may be looked at again while the job runs (S10)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import overload

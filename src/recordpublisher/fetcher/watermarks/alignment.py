@@ -1,7 +1,5 @@
 """Alignment: which shard emits next, and how many of its queued records are within the emit limit (W8, W9)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Protocol

@@ -1,7 +1,5 @@
 """EndedParentHold: after its end a shard holds the watermark until its children have readers (W5)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

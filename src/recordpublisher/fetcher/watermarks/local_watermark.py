@@ -1,7 +1,5 @@
 """LocalWatermark: the watermark that the sink receives: the lowest emitted one of the active shards, never above the global one (W1)."""
 
-from __future__ import annotations
-
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskStatus
 from ..shards.shard_entry import ShardEntry

@@ -1,7 +1,5 @@
 """StragglerDetector: which shards are so far behind that watermarks do not wait for them (W12)."""
 
-from __future__ import annotations
-
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable

@@ -1,7 +1,5 @@
 """The first positions of a group of workers (ELASTIC). A worker that is sealed from the start has them: whoever joins takes its shards."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 

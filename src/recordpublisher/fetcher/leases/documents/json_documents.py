@@ -1,7 +1,5 @@
 """JSON of the group's documents: the format number, and short names for shards."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The lease table as JSON, at most 30 bytes for a shard that is owned (E2): DynamoDB stores 400 KB in an item."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

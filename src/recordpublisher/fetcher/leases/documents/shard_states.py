@@ -1,7 +1,5 @@
 """The state of each shard of a group, from its lease table and what the owners have stored. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """TableCache: the newest version of the lease table that this worker has seen; it is read only when there is a reason (E2)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """balanced_owners: which worker should have each shard (E6). Pure: every worker computes the same from the same documents."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Collection, Mapping
 

@@ -1,7 +1,5 @@
 """GroupView: the lease table and the workers' records as one read found them, and what follows for one worker (E5, E6). Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The watermark of a group: what one worker states for its shards, and the lowest of all (E8)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """Load rates and levels: a worker measures the load of its shards, and states it in coarse steps, so that everybody plans with the same
 numbers (E6)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 
