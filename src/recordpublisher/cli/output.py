@@ -88,7 +88,7 @@ def duration(ms: int | None) -> str:
     for name, size in UNITS:
         if abs(ms) >= size:
             return f"{ms / size:.1f} {name}"
-    return "0" if ms == 0 else f"{ms} ms"
+    return "0 s" if ms == 0 else f"{ms} ms"
 
 
 def rate(per_second: float | None) -> str:

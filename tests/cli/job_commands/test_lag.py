@@ -70,7 +70,7 @@ def test_a_table_shows_the_lag_behind_the_checkpoint(endpoint, state):
     assert (done.returncode, done.stderr) == (0, "")
     head, first, second = done.stdout.splitlines()
     assert head.split() == ["SHARD", "SUBTASK", "LAG", "UNREAD", "IDLE", "LOST", "IN"]
-    assert re.match(rf"{IDS[0]} +0 +0 +no +no +-$", first), first
+    assert re.match(rf"{IDS[0]} +0 +0 s +no +no +-$", first), first
     assert re.match(rf"{IDS[1]} +0 +(0|[\d.]+ (ms|s|min)) +yes +no +(24.0 h|1.0 d)$", second), second
 
 
