@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -79,22 +80,22 @@ HOOKS = [
 ]
 
 
-def pages() -> dict[str, str]:
-    """Every generated page by its file name."""
-    made = {f"python/{area}.md": _area_page(area) for area in AREAS}
-    return made | {
-        "command-line.md": _command_line_page(),
-        "iam-policies.md": _page_of("docs/iam_policies.py").page(),
-        "errors.md": _page_of("docs/errors_page.py").page(),
-        "metrics.md": _metrics_page(),
-        "properties.md": _page_of("docs/properties_page.py").page(),
-        "spark-options.md": _spark_options_page(),
+def pages() -> dict[str, Callable[[], str]]:
+    """What makes each generated page, by the page's file name."""
+    areas = {f"python/{area}.md": partial(_area_page, area) for area in AREAS}
+    return areas | {
+        "command-line.md": _command_line_page,
+        "iam-policies.md": _page_of("docs/iam_policies.py").page,
+        "errors.md": _page_of("docs/errors_page.py").page,
+        "metrics.md": _metrics_page,
+        "properties.md": _page_of("docs/properties_page.py").page,
+        "spark-options.md": _spark_options_page,
     }
 
 
 def _area_page(area: str) -> str:
     title, names = AREAS[area]
-    parts = [f"# {title}", AREA_WORDS]
+    parts = [f"# {title}", AREA_WORDS if area == "reading" else READ_FIRST]
     if area == "plugins":
         parts += [PLUGIN_WORDS, HOOKS_WORDS, "\n".join(map(ENTRIES.hook, HOOKS))]
     parts += [ENTRIES.entry(name, getattr(rp, name)) for name in names]
@@ -108,6 +109,8 @@ def _area_page(area: str) -> str:
 AREA_WORDS = """Names of `import recordpublisher as rp`, if no other module is named; of each member the first sentence.
 `help(rp.Sink.flush)` has the rest, and what is raised. Without `->` nothing is returned. What a class implements for its base class is
 explained there."""
+
+READ_FIRST = "How to read it: [reading](reading.md)."
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
 registers it, and a test of its contract. Replace what it reads or writes by your own."""
@@ -281,8 +284,8 @@ commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:
-    for name, content in pages().items():
-        (REFERENCE / name).write_text(content, encoding="utf-8")
+    for name, make in pages().items():
+        (REFERENCE / name).write_text(make(), encoding="utf-8")
         sys.stdout.write(f"docs/reference/{name}\n")
 
 

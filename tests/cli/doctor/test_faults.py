@@ -1,4 +1,4 @@
-"""`doctor` names each fault of the table in docs/operate/check-a-job.md with its remedy: the faults are prepared, nothing is patched."""
+"""`doctor` names each fault of the table in tests/prepared_faults/table.md with its remedy: the faults are prepared, nothing is patched."""
 
 import re
 
@@ -10,14 +10,14 @@ from recordpublisher.cli.job_commands.doctor import doctor
 from prepared_faults.faults import PREPARED, Scene
 from processes.command_line import ROOT
 
-PAGE = ROOT / "docs/operate/check-a-job.md"
+TABLE_FILE = ROOT / "tests/prepared_faults/table.md"
 TABLE = [
     re.fullmatch(r"\| (.+) \| `(.+)` \| `(.+)` \|", row).groups()
     for row in re.findall(
-        r"(?m)^\| [^-].*\|$", PAGE.read_text().partition("| fault | check | words |")[2].partition("\n\n")[0]
+        r"(?m)^\| [^-].*\|$", TABLE_FILE.read_text().partition("| fault | check | words |")[2].partition("\n\n")[0]
     )
 ]
-"""Fault, check and words of the page."""
+"""Fault, check and words."""
 SLOW = ("A store in S3 that refuses connections", "A store in DynamoDB that refuses connections")
 """The AWS SDK tries again for some seconds."""
 
@@ -27,18 +27,23 @@ def scene(tmp_path, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "java")))
+    monkeypatch.setenv("PYSPARK_PYTHON", str(_program(tmp_path / "python", "exit 0")))
     made = Scene(tmp_path, monkeypatch)
     with made.cleanup:
         yield made
 
 
 def _java(home):
-    """The home of a Java that only says its version: a real one takes longer than all checks."""
+    """The home of a Java that only says its version: a real one takes longer than all checks, and so does a Python that imports Spark."""
     (home / "bin").mkdir(parents=True)
-    program = home / "bin/java"
-    program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
-    program.chmod(0o755)
+    _program(home / "bin/java", "echo 'openjdk version \"17.0.1\"' >&2")
     return home
+
+
+def _program(file, command):
+    file.write_text(f"#!/bin/sh\n{command}\n")
+    file.chmod(0o755)
+    return file
 
 
 def lines_of_doctor(scene, settings, capsys):
