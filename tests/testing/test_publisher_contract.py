@@ -18,6 +18,7 @@ from recordpublisher import (
     Shard,
     UserRecord,
 )
+from recordpublisher.publishers.properties import declaration
 from recordpublisher.testing import PublisherCase, PublisherContract, run_virtual
 
 from processes.command_line import ROOT
@@ -73,6 +74,7 @@ class TestThePublisherOfLines(PublisherContract):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(ROOT / "examples" / "sample_publisher"))
+        monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))  # the plugin declares its own in it
         (tmp_path / "orders").mkdir()
         (tmp_path / "orders" / "a.txt").write_bytes(b"".join(payload + b"\n" for payload in PAYLOADS))
         (tmp_path / "orders" / "b.txt").write_bytes(b"other\n")
