@@ -42,8 +42,9 @@ def run_demo(config: DemoConfig) -> list[CheckResult]:
     with ExitStack() as stack:
         folder = config.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recordpublisher-demo-")))
         folder.mkdir(parents=True, exist_ok=True)
-        progress = DemoProgress(TOTAL)
-        display = stack.enter_context(ProgressDisplay(progress, f"{TOTAL:,} flights through {config.publisher}"))
+        progress, title = DemoProgress(TOTAL), f"{TOTAL:,} flights through {config.publisher}"
+        display = stack.enter_context(ProgressDisplay(progress, title))
+        display.print_line(f"{title}: the endpoint, the producer and the Spark job start")
         url = _endpoint(folder, stack)
         runner = DemoRunner(config, folder, url, progress, display)
         stack.callback(runner.stop)
