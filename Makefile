@@ -13,6 +13,9 @@ CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" py
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
 
+# Tests start hundreds of Python processes; without bytecode each compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
@@ -24,14 +27,14 @@ test: $(STAMP)  ## the suite in four minutes: without slow tests, long runs, and
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
 
-slow: $(STAMP)  ## tests that take more than ten seconds each, in two parts in parallel: tutorials, wheels, a sample Spark job (eight minutes)
+slow: $(STAMP)  ## tests that take seconds each, and all random inputs, in two parts in parallel: tutorials, wheels, a sample Spark job (ten minutes)
 	+$(MAKE) --no-print-directory -j 2 slow-spark slow-rest
 
 slow-spark: $(STAMP)
 	$(BIN)/pytest -p no:cacheprovider -m "slow and spark and not ($(LONG))"
 
 slow-rest: $(STAMP)
-	nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "slow and not spark and not ($(LONG))"
+	RECORDPUBLISHER_ALL_INPUTS=1 nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "(slow or random) and not spark and not ($(LONG))"
 
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
@@ -105,7 +108,7 @@ check: lint types imports
 
 # The fetcher itself imports none of the dependencies: in CI its tests are left away here.
 minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
-	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(if $(CI),$(filter-out tests/fetcher,$(CORE)),$(CORE))
+	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(if $(CI),$(filter-out tests/fetcher,$(CORE)),$(CORE))
 
 NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 
@@ -200,14 +203,16 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[dev]"
 	touch $@
 
-# Without development tools. Bytecode is made on all cores; without it Spark's first Python process may take more than its ten seconds.
+# Without development tools, tests of packages, and the jars of Spark Connect's Scala shell. Bytecode is made on all cores;
+# without it Spark's first Python process may take more than its ten seconds.
 $(DEMO)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "recordpublisher needs Python 3.11 or newer; set PYTHON=...")'
 	@$(PYTHON) .ci/before_demo.py $(DEMO)
 	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/stored_wheels.cfg $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e ".[demo]"
-	-$(DEMO)/bin/python -m compileall -q -j 0 -x '/tests/' $(DEMO)/lib src > /dev/null
+	cd $(DEMO)/lib/python3*/site-packages && rm -rf pyspark/jars/connect-repl pandas/tests pyarrow/tests
+	-$(DEMO)/bin/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/' $(DEMO)/lib src > /dev/null
 	touch $@
 
 servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with

@@ -129,6 +129,7 @@ def test_help_is_as_wide_as_the_terminal():
     assert 100 < max(map(len, help_text.splitlines())) <= 118
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands():
     asked = {"_RECORDPUBLISHER_COMPLETE": "complete_bash", "COMP_WORDS": "recordpublisher la", "COMP_CWORD": "1"}
     program = "import sys; sys.argv[0] = 'recordpublisher'; from recordpublisher.__main__ import main; main()"

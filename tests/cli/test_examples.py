@@ -87,6 +87,7 @@ def results(tmp_path_factory):
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_runs(results, example):
     code, out, errors = results[example]
@@ -104,6 +105,7 @@ def wait_until_it_runs(name, process, folder):
         assert (process.stdout if name == "lag" else process.stderr).readline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", RUNNING)
 def test_an_example_runs_until_it_is_stopped(example, tmp_path):
     (tmp_path / "job.properties").write_text(JOB)

@@ -1,9 +1,12 @@
 """The data set is complete, and each flight goes to its shard."""
 
+import pytest
+
 from recordpublisher.demo.flights_data_set import all_flights, flights_by_carrier
 from recordpublisher.demo.schedule import SILENT, TAKES_OVER, ProductionSchedule, route
 
 
+@pytest.mark.slow
 def test_every_flight_is_sent_in_the_order_of_its_scheduled_departure():
     flights = all_flights()
 

@@ -10,7 +10,9 @@ from hostile.path_to_sinks import POLICIES, SINKS, HostileStreams, run_through
 
 from recordpublisher.plugins.host.manager import load_registry
 
-QUICK, MANY = 1_000, "1000000"
+from random_inputs import inputs
+
+QUICK, MANY = inputs(1_000, 200), "1000000"
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,7 @@ async def assert_all_accounted_for(kind, policy, seed, count, folder):
     return outcome
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", SINKS)

@@ -80,6 +80,7 @@ async def test_a_job_without_the_right_to_an_action_fails_and_names_it(moto, nam
         await Run(served, properties, front.called, needed_by(job.features), job.restarts).read_all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 async def test_doctor_finds_no_problem_under_the_policy_of_a_job(moto, name):
     job = JOBS[name]

@@ -82,6 +82,7 @@ def imported(folder: Path) -> set[str]:
     return names - set(sys.stdlib_module_names) - {"recordpublisher"}
 
 
+@pytest.mark.slow
 def test_everything_imported_is_declared():
     every = declared(PROJECT["dependencies"]) | declared(
         [line for extra, lines in PROJECT["optional-dependencies"].items() if extra != "dev" for line in lines]

@@ -66,6 +66,7 @@ def test_the_ports_start_without_the_aws_sdk():
     assert modules_after("import recordpublisher.publishers.kinesis.ports") & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_the_commands_start_without_the_aws_sdk():
     every = "import typer; from recordpublisher.cli.app import app; [*typer.main.get_command(app).commands.values()]"
 

@@ -47,11 +47,13 @@ def after():
     return broken_by_flink(after_29099=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["W6", "W8", "W9", "W13"])
 def test_flink_before_29099_breaks(rule, before):
     assert before[rule]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["W6", "W8", "W9", "W13"])
 def test_flink_after_29099_still_breaks(rule, after):
     assert after[rule]

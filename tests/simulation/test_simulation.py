@@ -10,12 +10,14 @@ import os
 
 import pytest
 
+from random_inputs import inputs
 from simulation.job import run
 from simulation.many_schedules import failures_of
 
-QUICK, MANY = 200, 2_000
+QUICK, MANY = inputs(200, 50), 2_000
 
 
+@pytest.mark.random
 def test_every_rule_holds_in_every_schedule():
     assert failures_of(run, range(QUICK), "SEED") == []
 
@@ -26,7 +28,7 @@ def test_every_rule_holds_in_many_schedules():
     if "SEED" in os.environ:
         run(int(os.environ["SEED"]))
         return
-    first, count = int(os.environ.get("FIRST", QUICK)), int(os.environ.get("SCHEDULES", MANY))
+    first, count = int(os.environ.get("FIRST", "200")), int(os.environ.get("SCHEDULES", MANY))
     failures = failures_of(run, range(first, first + count), "SEED")
 
     assert not failures, "\n".join(
@@ -38,5 +40,6 @@ def test_a_seed_gives_the_same_schedule_and_the_same_run():
     assert [run(seed).trace for seed in range(5)] == [run(seed).trace for seed in range(5)]
 
 
+@pytest.mark.slow
 def test_the_schedules_have_late_records():  # W13: otherwise the comparison with the metric shows nothing
     assert sum(run(seed).late for seed in range(60)) > 20

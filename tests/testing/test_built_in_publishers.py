@@ -2,6 +2,8 @@
 
 from contextlib import asynccontextmanager
 
+import pytest
+
 from recordpublisher import Properties, RecordPublisherFactory
 from recordpublisher.local import LocalKinesis
 from recordpublisher.local.streams.resharding import split
@@ -63,6 +65,7 @@ class TestFanOut(AgainstTheEndpoint):
         return FanOutRecordPublisherFactory(named, clock=FastClock(), ref_counts=ConsumerRefCounts())
 
 
+@pytest.mark.slow
 class TestFanOutOverHttp2(TestFanOut):
     @asynccontextmanager
     async def reached(self, endpoint):

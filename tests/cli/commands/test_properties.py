@@ -56,6 +56,7 @@ def test_a_word_of_no_property_is_an_error():
     assert done.stderr == "recordpublisher: no property has 'nonsense' in its key, group or meaning\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("no_colour", "is_styled"), [("", True), ("1", False)])
 def test_a_terminal_gets_styles_unless_no_color_is_set(no_colour, is_styled):
     ours, theirs = pty.openpty()

@@ -17,6 +17,7 @@ aws.endpoint = http://127.0.0.1:1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "exit_code"), [("run", 2), ("doctor", 1)])
 def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_path, command, exit_code):
     (tmp_path / "bin").mkdir()

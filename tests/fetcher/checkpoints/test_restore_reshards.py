@@ -159,6 +159,7 @@ def test_a_snapshot_at_every_step_restores_exactly(parallelism, family, given): 
             assert sorted(job.rows) == sorted(family.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names_children", [True, False])
 def test_parents_past_retention_leave_the_state_and_hold_no_watermark(names_children):  # S2, S5
     family = Family(names_children=names_children, retention=4)

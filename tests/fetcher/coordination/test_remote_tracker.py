@@ -100,6 +100,7 @@ def two_shards(**more):
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lookahead", "delay"), [(0, 0.02), (1_000, 0.02), (1_000, 4.0)])
 def test_subtasks_are_aligned_with_each_other_also_over_a_slow_network(lookahead, delay):  # W8, W10
     given = {**ALIGNED, "flink.watermark.lookahead.millis": lookahead}

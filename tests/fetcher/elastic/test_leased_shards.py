@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from recordpublisher.fetcher.leases.write_permission import WritePermission
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.stream_list import StreamList
@@ -217,6 +219,7 @@ def test_a_lease_that_comes_when_its_stream_has_left_the_list_is_not_read_nor_lo
     assert positions["s/shard-0"].state == START
 
 
+@pytest.mark.slow
 def test_the_load_of_a_shard_that_is_held_for_long_follows_its_traffic():
     async def story():
         async with fetcher_without_group(records=0) as (group, process, leased):

@@ -96,6 +96,7 @@ def test_a_group_does_one_job_at_any_time(seed):
     assert jobs.refused > 0
 
 
+@pytest.mark.slow
 def test_the_job_changes_in_these_schedules():
     changes = 0
     for seed in range(2):

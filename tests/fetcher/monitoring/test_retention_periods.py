@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -33,6 +35,7 @@ def test_a_shard_at_its_tip_has_the_whole_retention_left():
     assert metrics_after(100, day) > DAY_MS - 1_000
 
 
+@pytest.mark.slow
 def test_it_is_requested_again_since_it_may_be_changed():
     answers = []
 

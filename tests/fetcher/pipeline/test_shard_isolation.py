@@ -92,6 +92,7 @@ def test_a_poisoned_a_silent_and_a_refused_shard_delay_none_of_the_others(publis
     assert [beside.counts[shard] for shard in (POISONED, SILENT, REFUSED)] == [0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("publisher", [pytest.param("POLLING", marks=pytest.mark.slow), "EFO"])
 def test_a_shard_that_is_held_back_delays_none_of_the_others(publisher):
     """An hour ahead of all others: its queue is full, and it reads no more (W11)."""

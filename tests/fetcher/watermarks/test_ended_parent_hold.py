@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
@@ -125,6 +127,7 @@ async def _split_across_subtasks(source, sinks, seconds):
     return [fetcher.metrics() for fetcher in fetchers]
 
 
+@pytest.mark.slow
 def test_no_record_of_a_child_in_another_subtask_is_late():  # W5, W13
     source, sinks = ScriptedSource(per_read=10), (RecordingSink(), RecordingSink())
     source.add("a", *range(0, 1_000, 10))

@@ -55,7 +55,7 @@ def spread(rows):
     return widest
 
 
-@pytest.mark.parametrize("lookahead", [0, 100, 2_000])
+@pytest.mark.parametrize("lookahead", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (100, 2_000))])
 @pytest.mark.parametrize("disorder", [0, DISORDER])
 def test_a_skew_of_1_to_10_to_100_spreads_no_further_than_lookahead_and_disorder(lookahead, disorder):
     properties = {

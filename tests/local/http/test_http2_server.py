@@ -98,6 +98,7 @@ def client(serve):
         each.close()
 
 
+@pytest.mark.slow
 def test_a_response_goes_on_after_the_client_has_said_goaway(client):
     connection, kinesis = client(says_goaway=True)
     kinesis.put_record(StreamName="orders", Data=bytes(500_000), PartitionKey="k")
@@ -106,6 +107,7 @@ def test_a_response_goes_on_after_the_client_has_said_goaway(client):
     assert len(connection.call("GetRecords", ShardIterator=iterator)["Records"][0]["Data"]) > 500_000
 
 
+@pytest.mark.slow
 def test_a_connection_carries_any_number_of_requests(client):
     connection, _ = client()
     for _ in range(1_200):

@@ -47,6 +47,7 @@ async def test_the_shards_of_the_stream_are_read(url, path, stream):
     assert snapshot == JobSnapshot(time_ms=7, shards=SHARDS[:1], alignment="They wait.")
 
 
+@pytest.mark.slow
 async def test_the_command_shows_them(url):
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "recordpublisher", "lag", "orders", "--live", url),

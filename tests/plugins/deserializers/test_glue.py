@@ -90,6 +90,7 @@ async def values(made, *payloads):
     return made.values(batch(*payloads))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("written", "value"), WRITTEN_BY_JAVA.items(), ids=["plain", "zlib"])
 async def test_bytes_of_the_java_serialiser_are_read(made, orders, written, value):
     data = bytes.fromhex(written)

@@ -12,6 +12,7 @@ import pytest
 
 from processes.command_line import ROOT, command, process_environment
 
+pytestmark = pytest.mark.slow
 SAMPLE = ROOT / "examples" / "sample_publisher"
 
 

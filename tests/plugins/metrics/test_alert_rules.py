@@ -98,6 +98,7 @@ def test_every_alert_has_a_series_that_fires_it():
     assert FIRING.keys() == RULES.keys()
 
 
+@pytest.mark.slow
 def test_each_alert_fires_and_no_other(promtool, tmp_path):
     cases = [case({**HEALTHY, series: value}, {name: [alert_of(name)]}) for name, (series, value) in FIRING.items()]
     judged = judge(promtool, tmp_path, cases)

@@ -69,6 +69,7 @@ async def take_along(before, after, file):
         await transfer.apply_import(await transfer.plan_import())
 
 
+@pytest.mark.slow
 async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, served, job):
     static, elastic, back = job("static"), job("elastic", **ELASTIC), job("back")
     await run(static, served)

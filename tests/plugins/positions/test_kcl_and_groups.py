@@ -61,6 +61,7 @@ def run_group(job, expected):
     return asyncio.run(run_workers(job, WORKERS, is_done))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 5, 8])
 def test_every_record_is_read_once_from_the_kcl_to_a_group_and_back(mover, endpoint, kinesis, stream, table, most):
     """`most`: what the KCL reads of each shard first; 1 is within its aggregate, 5 is at its end, 8 is a record of its own."""

@@ -44,6 +44,7 @@ def run_job(job):
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 @pytest.mark.parametrize("most", [1, 5, 8])
 def test_every_record_is_read_once_from_the_kcl_to_a_job_and_back(mover, kinesis, table, put, most, publisher):

@@ -46,7 +46,6 @@ def test_columns_are_those_of_the_contract(spark, kinesis, tmp_path):
     assert row.eventTime.timestamp() == 1_700_000_000.123
 
 
-@pytest.mark.sample
 def test_every_record_once_through_a_split_and_a_restart(spark, kinesis, tmp_path):
     stream = kinesis("split")
     stream.put(3000)

@@ -59,6 +59,7 @@ def test_c2_a_wrong_end_fails_when_the_dataframe_is_loaded():
         source.schema()
 
 
+@pytest.mark.slow
 def test_a_process_that_checks_the_options_imports_no_large_library(tmp_path):
     command = [sys.executable, "-c", CHECKED, str(tmp_path)]
     done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)

@@ -64,7 +64,11 @@ def locate(request, tmp_path):
     return found
 
 
-@pytest.fixture(params=KINDS)
+def _has_aws(kind):
+    return pytest.param(kind, marks=pytest.mark.slow) if kind in ("S3", "DYNAMODB") else kind
+
+
+@pytest.fixture(params=[_has_aws(kind) for kind in KINDS])
 def state_properties(request, locate):
     """The properties of a job whose state is in each kind of store in turn; another test is another job."""
     uri, properties = locate(request.param)

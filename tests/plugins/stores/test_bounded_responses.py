@@ -25,6 +25,7 @@ def store_at(url, location):
     return conditional_store_of(location, "uri", Properties(given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("location", "api", "arguments"),
     [

@@ -30,6 +30,7 @@ def processes():
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool_name", ["threads", "processes"])
 def test_no_increment_of_a_shared_counter_is_lost(request, location, pool_name):
     pool = request.getfixturevalue(pool_name)
@@ -38,6 +39,7 @@ def test_no_increment_of_a_shared_counter_is_lost(request, location, pool_name):
     assert sum(conflicts) >= WRITERS - 1
 
 
+@pytest.mark.slow
 def test_every_name_has_one_first_writer(location, threads):
     writers = [b"%d" % number for number in range(WRITERS)]
     won = [future.result() for future in [threads.submit(put, *location, mine) for mine in writers]]
@@ -46,6 +48,7 @@ def test_every_name_has_one_first_writer(location, threads):
         assert all(read(*location)[f"a/{number}/name"] == mine for number in numbers)
 
 
+@pytest.mark.slow
 def test_concurrent_deletes_and_writes_raise_only_conflicts(location, threads):
     writers = [b"writer %d " % number for number in range(WRITERS)]
     for future in [threads.submit(put_and_delete, *location, mine) for mine in writers]:

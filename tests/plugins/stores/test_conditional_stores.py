@@ -13,6 +13,7 @@ from recordpublisher.plugins.stores.by_location import back_end_of, conditional_
 from recordpublisher.testing import ConditionalStoreCase, ConditionalStoreContract
 
 from fakes.memory_store import MemoryStore
+from random_inputs import inputs
 
 NAMES = ["a/1", "a/2", "a/10", "a2/1", "b/c/1", "b/c/2", "b/c2", "plain"]
 """None is the folder of another one, which S3 allows, and servers that keep objects as files do not."""
@@ -39,7 +40,8 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.random
+@settings(max_examples=inputs(10, 3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_every_sequence_of_calls_does_what_a_dict_would(open_store, steps):
     asyncio.run(_compared(open_store, steps))

@@ -20,8 +20,7 @@ WRITERS = 20
 TIMEOUT = 60
 KINDS = [
     "FILE",
-    "SQL",
-    "POSTGRESQL",
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("SQL", "POSTGRESQL")),
     *(pytest.param(kind, marks=pytest.mark.compare) for kind in ("VERSITYGW", "DYNAMODB_LOCAL")),
 ]
 BATCH = BatchId("query", 1, "plan")

@@ -5,6 +5,7 @@ stdin, stdout and stderr. The connection brings its arguments, folder and enviro
 at its end its exit status go back. The socket's end ends the server.
 """
 
+import asyncio
 import gc
 import importlib
 import io
@@ -14,11 +15,22 @@ import socket
 import sys
 from contextlib import suppress
 
+from aiobotocore.config import AioConfig
+
+from recordpublisher import Properties
 from recordpublisher.__main__ import main
 from recordpublisher.cli.app import COMMANDS
+from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
+from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 
-LIBRARIES = ("aiobotocore.session", "botocore.docs.docstring", "sqlalchemy.dialects.postgresql.psycopg")
+LIBRARIES = (
+    "botocore.docs.docstring",
+    "recordpublisher.publishers.kinesis.management.client",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "typer._adapters",
+)
 """Not numpy and what imports it: it starts threads."""
+SERVICES = ("kinesis", "dynamodb", "s3")
 
 
 def import_commands() -> None:
@@ -28,7 +40,20 @@ def import_commands() -> None:
     for name in LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(name)
+    asyncio.run(open_clients())
     gc.freeze()
+
+
+async def open_clients() -> None:
+    """Open a client of each service once. The SDK's models are read by threads, which end with the loop, and are kept for the commands."""
+    region = "us-east-1"
+    session = session_with_credentials(
+        Properties({"aws.region": region, "aws.credentials.provider": "ENV_VAR"}), region
+    )
+    ca_bundle_path(session)
+    for service in SERVICES:
+        async with session.create_client(service, region_name=region, config=AioConfig(warm_up_loader_caches=True)):
+            pass
 
 
 def serve(control: socket.socket) -> bool:

@@ -38,6 +38,7 @@ async def endless(head, again, client="OWN", good=0):
             yield server, kinesis
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["OWN", "SDK"])
 @pytest.mark.parametrize(
     ("head", "again"),

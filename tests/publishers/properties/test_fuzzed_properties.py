@@ -164,6 +164,7 @@ ODD_VALUES = ("-1", "nan", "1e309", str(2**63), "", "\x00", "٣", True, b"x", []
 FIXED_KEYS = [key for key in KEYS if not key.endswith((".", "["))]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::recordpublisher.UnknownPropertyWarning")
 @pytest.mark.parametrize(("number", "key"), list(enumerate(FIXED_KEYS)), ids=FIXED_KEYS)
 def test_every_key_accepts_an_odd_value_or_is_a_configuration_error(number, key, empty_folder):

@@ -14,6 +14,8 @@ from recordpublisher.cli.commands import properties
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, GETRECORDS_RETRIES
 
+from random_inputs import inputs
+
 properties.all_properties()
 DECLARED = declared_properties()
 SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
@@ -118,10 +120,11 @@ def test_an_invalid_value_is_an_error_with_key_value_and_valid_values(declared):
         assert declared.secret or repr(wrong) in str(raised.value)
 
 
+@pytest.mark.random
 @given(
     st.data(), st.one_of(st.text(), st.text(string.digits + "-+.eE_ "), st.integers().map(str), st.floats().map(str))
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=inputs(400, 80), deadline=None)
 def test_any_text_is_parsed_within_bounds_or_is_a_configuration_error(data, given_text):
     declared = data.draw(st.sampled_from(SINGLE))
     with contextlib.suppress(ConfigurationError):

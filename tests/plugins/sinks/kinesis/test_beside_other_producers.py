@@ -78,6 +78,7 @@ def share_of_sink(*, ordering="NONE", beside=0, sinks=1, keys=500, refused=0.0, 
     return run_virtual(job())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
 @pytest.mark.parametrize("others", [1, 3, 8])
 def test_beside_producers_that_do_not_back_off_it_gets_at_least_60_percent_of_a_fair_share(others, ordering):
@@ -94,6 +95,7 @@ def test_beside_producers_that_back_off_it_gets_80_to_110_percent_of_a_fair_shar
     assert 0.8 <= sum(shares) / 3 / (RATE / (others + 1)) <= 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ordering", "at_least"), [("NONE", 850), ("PER_KEY", 600)])
 def test_records_refused_at_random_do_not_lower_the_rate(ordering, at_least):
     share = share_of_sink(ordering=ordering, keys=1_000, refused=0.05)

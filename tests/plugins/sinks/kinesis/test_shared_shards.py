@@ -51,6 +51,7 @@ def run(rate, writers, latency=0.005):
     return run_virtual(job())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latency", [0.002, 0.1])
 @pytest.mark.parametrize("rate", [20, 100, 500])
 def test_at_least_nine_tenths_of_a_slow_shards_capacity_are_used(rate, latency):
@@ -66,6 +67,7 @@ def test_a_shard_with_the_documented_capacity_throttles_nothing():
     assert throttles == 0
 
 
+@pytest.mark.slow
 def test_writers_of_one_shard_get_similar_shares():
     written, _, _ = run(1_000, 3)
     assert sum(written) >= 900 * SECONDS

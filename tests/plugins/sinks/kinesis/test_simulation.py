@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from recordpublisher.publishers.errors import TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.writable_stream import THROTTLED, FakeKinesis
+from random_inputs import inputs
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """No shrinking: what is drawn is small already."""
@@ -129,7 +131,8 @@ class Run:
         self.fake.lost_responses = 1
 
 
-@settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@pytest.mark.random
+@settings(max_examples=inputs(40, 10), deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(plans)
 def test_nothing_is_lost_whatever_happens(plan):
     run = Run(plan, "NONE")
@@ -137,7 +140,8 @@ def test_nothing_is_lost_whatever_happens(plan):
     assert {int(data) for _, data in run.fake.user_records()} == set(range(plan.records))
 
 
-@settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@pytest.mark.random
+@settings(max_examples=inputs(40, 10), deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(plans)
 def test_k2_per_key_keeps_the_order_of_each_key(plan):
     run = Run(replace(plan, writers=1), "PER_KEY")

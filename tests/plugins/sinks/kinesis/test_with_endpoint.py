@@ -117,6 +117,7 @@ def _merge_last(stream):
     merge(stream, *stream.open_shards[-2:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregated", [False, True])
 async def test_k2_a_hundred_writers_of_one_key_keep_its_order_through_partial_failures(aggregated):
     numbers = itertools.count()

@@ -61,6 +61,7 @@ def test_numbers_and_times():
     same(instant_column([7, 2**62, -(2**62), 2**80] * 5), [7_000, None, None, None] * 5, INSTANT)
 
 
+@pytest.mark.slow
 def test_a_task_imports_nothing_that_it_does_not_need():
     command = [sys.executable, "-c", COLUMNS]
     done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)

@@ -4,6 +4,7 @@ import gc
 import random
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_memory_is_used_again_when_its_column_is_gone():
     assert address(memory.joined([BIG])) == first
 
 
+@pytest.mark.slow
 def test_memory_is_not_written_over_while_something_refers_to_it():
     memory = ReusedMemory()
     column = binary_column([BIG, BIG], memory)
@@ -57,6 +59,7 @@ def test_a_window_that_needs_little_gives_the_memory_back():
     assert memory._buffers == []
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 def test_columns_of_any_lifetime_keep_their_values(draw: random.Random):
     memory, alive = ReusedMemory(), []

@@ -35,6 +35,7 @@ def test_a_cached_object_is_made_once():
     assert made[0] is made[1]
 
 
+@pytest.mark.slow
 def test_the_heap_is_frozen_once_and_not_again():
     gc.unfreeze()
     loop = WorkerLoop()

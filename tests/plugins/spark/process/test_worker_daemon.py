@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from recordpublisher.plugins.spark.process.worker_daemon import without_zips
 
 from processes.command_line import process_environment
@@ -19,6 +21,7 @@ print(threading.active_count(), sum(link.startswith(("socket:", "anon_inode:")) 
 """
 
 
+@pytest.mark.slow
 def test_what_is_imported_before_the_fork_has_the_sdk_and_neither_threads_nor_sockets():
     command = [sys.executable, "-c", IMPORTED]
     done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)

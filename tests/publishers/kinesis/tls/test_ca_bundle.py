@@ -56,6 +56,7 @@ async def job_ends_with(error, endpoint, client):
     return str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: "-".join(client.values()))
 @pytest.mark.parametrize(
     ("certificate", "is_known", "reason"),

@@ -41,6 +41,7 @@ async def test_a_job_reads_every_record_once_and_in_order_through_a_split(publis
     assert job.open_shards == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("politely", [True, False], ids=["close_notify", "cut"])
 @pytest.mark.parametrize(
     ("publisher", "client", "ends"),

@@ -13,6 +13,7 @@ from ..endpoint_records import UNPACED, assert_key_order, payloads, read_all
 from servers.kpl_aggregates import aggregate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
 async def test_as_the_sink_of_a_job_it_copies_a_stream(ordering):
     async with LocalKinesis(streams={"in": 2, "out": 3}) as endpoint:
