@@ -1,4 +1,4 @@
-"""RetentionPeriods: how long each stream keeps its records; requested once an hour."""
+"""RetentionPeriods: how long each stream keeps its records; requested again as often as by `RetentionCheck`."""
 
 import asyncio
 import logging
@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Collection
 
 from recordpublisher.publishers.log_fields import about
 
+from ..shards.retention_check import CACHE_SECONDS
+
 log = logging.getLogger("recordpublisher.fetcher")
 
-HOUR_SECONDS = 3600.0
 SPREAD_SECONDS = 0.1
 """Between the requests of two subtasks: an account has 20 DescribeStreamSummary calls a second."""
 
@@ -30,14 +31,14 @@ class RetentionPeriods:
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Request it now and then once an hour, since it can be changed."""
+        """Request it now and then every five minutes, since it can be changed."""
         if self._retention_ms is None:
             return
         await asyncio.sleep(self._subtask * SPREAD_SECONDS)
         while True:
             for stream in self._streams:
                 await self._request(stream)
-            await asyncio.sleep(HOUR_SECONDS)
+            await asyncio.sleep(CACHE_SECONDS)
 
     async def request_missing(self) -> None:
         """Request that of streams which came later."""

@@ -221,7 +221,7 @@ class DataFetcher:
         return self._fetcher.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """How long a stream keeps its records, ms, as last requested while running (once an hour); None while that is not known."""
+        """How long a stream keeps its records, ms, as last requested while running (every five minutes); None while that is not known."""
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> SubtaskProgress:
