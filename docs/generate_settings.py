@@ -16,8 +16,6 @@ ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserialize
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
 HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
-from __future__ import annotations
-
 from typing import Literal, TypedDict
 
 

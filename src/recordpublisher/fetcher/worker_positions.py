@@ -1,5 +1,7 @@
 """WorkerPositions: how a sink that keeps positions keeps those of the workers of a group (ELASTIC assignment)."""
 
+from __future__ import annotations  # the reference and help() show types by their names
+
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any

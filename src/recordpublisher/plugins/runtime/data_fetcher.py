@@ -3,6 +3,8 @@
 It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.subtask_fetcher.SubtaskFetcher`.
 """
 
+from __future__ import annotations  # the reference and help() show types by their names
+
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """`rp.stream` and `rp.consume`: iterate over batches or records."""
 
+from __future__ import annotations  # the reference and help() show types by their names
+
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence

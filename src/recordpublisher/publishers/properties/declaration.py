@@ -1,5 +1,7 @@
 """Property: the declaration of one property; and which keys are declared, by us and by plugins (C1)."""
 
+from __future__ import annotations  # the reference and help() show types by their names
+
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """KinesisSink: writes to a Kinesis stream, on its own or as the sink of a job."""
 
+from __future__ import annotations  # the reference and help() show types by their names
+
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
