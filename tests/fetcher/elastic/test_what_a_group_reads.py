@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE
+from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
-from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.leases.elastic_processes import DURATION, ConnectedStore, ElasticProcess, ElasticProcesses, TimedSink
 
 
 def group_of_two_streams(shards=4):
@@ -253,3 +255,34 @@ def test_a_table_from_before_the_streams_were_in_it_is_read_and_completed():
         return completed
 
     assert run_virtual(story())["job"]["streams"] == ["s"]
+
+
+# bounded runs: a process has no shard at its start, and children come with a later lease (S2, S8)
+
+
+async def read_to_the_tip(group):
+    sink = TimedSink(group.rows, cost=0)
+    process = ElasticProcess(group.source, ConnectedStore(group.store), sink, {}, ["s"])
+    await process.fetcher.open()
+    result = await process.fetcher.run_bounded(Bounds(stop_at_tip=True, max_time=600))
+    await process.fetcher.close()
+    return result.reason
+
+
+def test_the_first_process_reads_what_there_is_before_it_says_tip():
+    group = ElasticProcesses(shards=3)
+    group.send()
+    assert run_virtual(read_to_the_tip(group)) is EndReason.TIP
+    assert sorted(group.rows) == sorted(group.sent)
+
+
+def test_the_children_of_a_shard_that_was_split_are_read_before_it_says_tip():
+    group = ElasticProcesses(shards=1)
+    group.send()
+    group.source.split("shard-0", "left", "right")
+    parent = group.source.shards["s/shard-0"]
+    parent.shard = replace(parent.shard, closed=True)
+    group.send()
+    assert run_virtual(read_to_the_tip(group)) is EndReason.TIP
+    assert sorted(group.rows) == sorted(group.sent)
+    assert len(group.rows) == 15
