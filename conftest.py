@@ -17,8 +17,15 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from conformance.skipped_rows import SkippedRows
+from random_inputs import inputs
 
-settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient",
+    settings.default,
+    deadline=None,
+    max_examples=inputs(100, 25),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("patient")
 
 JAVA = 17

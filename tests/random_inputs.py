@@ -1,4 +1,4 @@
-"""How many random inputs a test gets: a part of them in `make test`, all in `make slow` (marker `random`)."""
+"""How many random inputs a test gets: a part of them in `make test`, all in `make slow` (marker `random`, and tests with hypothesis)."""
 
 import os
 

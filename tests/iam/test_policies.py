@@ -11,6 +11,7 @@ from iam.jobs import JOBS, Run
 from iam.simulated_aws import KEYS, load_policies, serve_aws
 from servers.moto_server import serve_moto
 
+pytestmark = pytest.mark.slow
 POLICIES = load_policies()
 SLOW = ("polling-dynamodb", "elastic-s3", "elastic-dynamodb")
 """Together more than ten seconds."""

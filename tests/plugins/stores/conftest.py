@@ -34,7 +34,12 @@ URIS = {
 }
 ATOMIC = {"VERSITYGW": "S3", "DYNAMODB_LOCAL": "DYNAMODB"}
 """Servers whose conditional writes are atomic, which moto's are not. They need Go and Maven."""
-KINDS = [*URIS, *(pytest.param(kind, marks=pytest.mark.compare) for kind in ATOMIC)]
+KINDS = [
+    "FILE",
+    "SQL",
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("S3", "DYNAMODB")),
+    *(pytest.param(kind, marks=pytest.mark.compare) for kind in ATOMIC),
+]
 
 
 @pytest.fixture(scope="session")
@@ -64,18 +69,14 @@ def locate(request, tmp_path):
     return found
 
 
-def _has_aws(kind):
-    return pytest.param(kind, marks=pytest.mark.slow) if kind in ("S3", "DYNAMODB") else kind
-
-
-@pytest.fixture(params=[_has_aws(kind) for kind in KINDS])
+@pytest.fixture(params=KINDS)
 def state_properties(request, locate):
     """The properties of a job whose state is in each kind of store in turn; another test is another job."""
     uri, properties = locate(request.param)
     return properties.merged({"flink.state.uri": uri, "flink.job.name": "job"})
 
 
-@pytest.fixture(params=[*KINDS, "POSTGRESQL"])
+@pytest.fixture(params=[*KINDS, pytest.param("POSTGRESQL", marks=pytest.mark.slow)])
 def open_store(request, tmp_path, locate):
     """Opens conditional stores of one location, as independent processes would."""
     from recordpublisher.plugins.stores.by_location import conditional_store_of

@@ -40,7 +40,6 @@ STEPS = st.one_of(
 )
 
 
-@pytest.mark.random
 @settings(max_examples=inputs(10, 3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_every_sequence_of_calls_does_what_a_dict_would(open_store, steps):

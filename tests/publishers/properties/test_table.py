@@ -120,7 +120,6 @@ def test_an_invalid_value_is_an_error_with_key_value_and_valid_values(declared):
         assert declared.secret or repr(wrong) in str(raised.value)
 
 
-@pytest.mark.random
 @given(
     st.data(), st.one_of(st.text(), st.text(string.digits + "-+.eE_ "), st.integers().map(str), st.floats().map(str))
 )

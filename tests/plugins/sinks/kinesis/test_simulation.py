@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -131,7 +130,6 @@ class Run:
         self.fake.lost_responses = 1
 
 
-@pytest.mark.random
 @settings(max_examples=inputs(40, 10), deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(plans)
 def test_nothing_is_lost_whatever_happens(plan):
@@ -140,7 +138,6 @@ def test_nothing_is_lost_whatever_happens(plan):
     assert {int(data) for _, data in run.fake.user_records()} == set(range(plan.records))
 
 
-@pytest.mark.random
 @settings(max_examples=inputs(40, 10), deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(plans)
 def test_k2_per_key_keeps_the_order_of_each_key(plan):

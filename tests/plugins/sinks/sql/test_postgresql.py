@@ -17,6 +17,7 @@ from recordpublisher.plugins.stores.sql.database import Database
 
 from fakes.batches import batch
 
+pytestmark = pytest.mark.slow
 STATE = {"version": 2, "generation": 1, "shards": {}}
 
 
@@ -146,12 +147,7 @@ REFUSED = {
 }
 
 
-FIRST = next(iter(REFUSED))
-
-
-@pytest.mark.parametrize(
-    "kind", [FIRST, *(pytest.param(kind, marks=pytest.mark.slow) for kind in REFUSED if kind != FIRST)]
-)
+@pytest.mark.parametrize("kind", REFUSED)
 async def test_whatever_value_a_column_refuses_only_its_row_is_rejected(uri, made, kind):  # S7
     columns, value = REFUSED[kind]
     query(uri, "create table parents (id int primary key)")

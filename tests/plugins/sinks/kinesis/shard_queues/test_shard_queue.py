@@ -56,7 +56,6 @@ def test_a_completed_call_allows_as_many_records_as_it_carried():
     assert [records for records, _ in send(queue, 61.25)] == [BURST]
 
 
-@pytest.mark.random
 @settings(max_examples=inputs(300, 60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0.01, 0.25, 0.5, 3.0]), st.booleans(), st.booleans()), max_size=40))
 def test_a_shard_never_gets_more_than_its_limits_however_long_calls_are_delayed(steps):
