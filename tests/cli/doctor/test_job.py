@@ -71,6 +71,15 @@ async def test_a_store_or_sink_that_cannot_be_used(properties, name, remedy):
     assert remedy in words
 
 
+async def test_a_state_folder_that_is_a_dangling_link_is_a_problem(tmp_path):
+    (tmp_path / "state").symlink_to(tmp_path / "gone")
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        verdict, words = (await found(endpoint, **{"flink.state.uri": str(tmp_path / "state")}))["store"]
+
+    assert verdict == "PROBLEM"
+    assert f"state is a link to {tmp_path}/gone, which does not exist" in words
+
+
 @pytest.mark.parametrize("sink", ["callback", "map"])
 async def test_a_function_is_imported_and_not_called(sink):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:

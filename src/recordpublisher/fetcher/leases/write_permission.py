@@ -18,6 +18,9 @@ class WritePermission:
     Others seal a worker when its heartbeat has stood for the lease duration. The answer may arrive long after the heartbeat took effect, so
     the time counts from the sending, on a clock that runs while the machine sleeps. After a suspension that was noticed only a new
     heartbeat counts: a paused virtual machine has no such clock.
+
+    Its pauses below 2 s (`SuspensionDetector`) are not noticed. They do no harm while they are shorter, together, than the third of the
+    lease duration between the end of the permission and the seal: 6.7 s by default.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:

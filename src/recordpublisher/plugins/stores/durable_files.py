@@ -1,5 +1,6 @@
 """Files that survive a crash: what these functions write is on the disk when they return."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -14,11 +15,16 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file. Its name is durable only after `sync` of the folder."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file, or nothing, as on a full disk. Its name is durable only after `sync` of the folder."""
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def make_folder(folder: Path) -> None:

@@ -204,14 +204,17 @@ class FolderStore(ConditionalStore):
 
 
 def path_of(location: str, key: str) -> str:
-    """The path of a folder; `file:/a` and `file:///a` are `/a`. Raises: ConfigurationError."""
+    """The path of a folder; `file:/a` and `file:///a` are `/a`, `~/a` is in the user's home. Raises: ConfigurationError."""
     if not location.startswith("file:"):
-        return location
+        return os.path.expanduser(location)
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
         reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
         raise ConfigurationError(key, location, "file:///path", reason=reason)
-    return unquote(parts.path)
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ConfigurationError(key, location, "file:///path", reason="no file name has a null character")
+    return path
 
 
 def _read(path: Path) -> VersionedValue | None:

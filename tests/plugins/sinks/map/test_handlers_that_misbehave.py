@@ -203,3 +203,23 @@ def test_a_handler_that_keeps_the_cancellation_of_its_time_out_goes_on():
         return sink.metrics()
 
     assert run_virtual(job())["handled"] == 2
+
+
+def test_a_handler_that_swallows_its_cancellation_for_ever_is_left_behind_with_a_log_line(caplog):
+    async def stubborn(record):
+        while True:
+            try:
+                await asyncio.sleep(3_600)
+            except BaseException:
+                continue
+
+    async def story():
+        sink = rp.MapSink(stubborn)
+        await written(sink, keyed("a"))
+        await asyncio.sleep(1)
+        async with asyncio.timeout(30):
+            await sink.close()
+        return len(asyncio.all_tasks())
+
+    assert run_virtual(story()) == 1, "asyncio.run waits for nothing"
+    assert "1 handlers have not ended 10 s after they were cancelled" in caplog.text

@@ -1,6 +1,7 @@
 """FileSubtaskPositions: commits files together with the positions of a subtask (STATIC assignment: S6)."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from recordpublisher.fetcher.conditional_store import ConflictError, VersionedVa
 from recordpublisher.fetcher.sink import State
 from recordpublisher.fetcher.stored_documents import Count, read_document
 from recordpublisher.plugins.stores.folder import FolderStore
-from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from .staged_files import HIDDEN, Files, StagedFile, StagedFiles
 
 SUBTASKS = "subtasks"
+MAX_ATTEMPTS, PAUSE_SECONDS = 100, 0.1
+"""Of a write that others were faster with, and how long it waits at most until the next one."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ class FileSubtaskPositions:
             await self._forget_former()
 
     async def _take(self, subtask: int, parallelism: int) -> None:
-        while True:
+        for _ in range(MAX_ATTEMPTS):
             found = await self._store.get(_name(subtask))
             before = _Entry(subtask, parallelism) if found is None else self._parsed(_name(subtask), found)
             self._version = "" if found is None else found.version
@@ -96,19 +99,28 @@ class FileSubtaskPositions:
             try:
                 return await self._replace(replace(taken, is_fresh=True, is_fenced=False))
             except ConflictError:  # a commit of the start before, or another start
-                continue
+                await _pause()
+        raise self._refused(subtask)
 
     async def _fence(self, subtask: int) -> None:
         """Fence an entry, unless a subtask of this parallelism has it by now."""
-        while (found := await self._store.get(_name(subtask))) is not None:
+        for _ in range(MAX_ATTEMPTS):
+            if (found := await self._store.get(_name(subtask))) is None:
+                return
             entry = self._parsed(_name(subtask), found)
             if entry.is_fenced or entry.parallelism == self._entry.parallelism:
                 return
             try:
                 await self._write(replace(entry, is_fenced=True), found.version)
             except ConflictError:
-                continue
-            return
+                await _pause()
+            else:
+                return
+        raise self._refused(subtask)
+
+    def _refused(self, subtask: int) -> StoreUnavailableError:
+        name = f"{_name(subtask)} in {self._store.place}"
+        return StoreUnavailableError(f"{name} was written by others {MAX_ATTEMPTS} times while it was taken")
 
     async def _forget_former(self) -> None:
         """Empty the entries of other parallelisms once every subtask of this start has committed: they are superseded."""
@@ -160,6 +172,10 @@ class FileSubtaskPositions:
 
     def _parsed(self, name: str, found: VersionedValue) -> _Entry:
         return read_document(found.value, _Entry, f"the stored state {name} in {self._store.place}")
+
+
+async def _pause() -> None:
+    await asyncio.sleep(PAUSE_SECONDS * random.random())  # noqa: S311 - jitter
 
 
 def _name(subtask: int) -> str:

@@ -1,6 +1,7 @@
 """WorkerPool: tasks that handle what is queued, and when they may: enough for a batch is ready, and the job may write."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,6 +10,9 @@ from recordpublisher.fetcher.sink import SinkContext
 from .handler import is_cancelled
 from .unhandled_record import UnhandledRecord
 
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
+CLOSE_SECONDS = 10.0
+"""For how long handlers that were cancelled may clean up."""
 _PERMISSION_POLL_SECONDS = 0.1
 _TURN_SECONDS = 0.005
 _CHECK_EVERY = 16
@@ -59,12 +63,19 @@ class WorkerPool:
         self._stopped = True
 
     async def close(self) -> None:
-        """Cancel the handlers that run, and wait until they have ended."""
+        """Cancel the handlers that run, and wait until they have ended. Those that swallow that are left behind, with a log line."""
         self.stop()
-        workers = list(self._workers)
-        for worker in workers:
+        for worker in (workers := list(self._workers)):
             worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        if not workers:
+            return
+        _, running = await asyncio.wait(workers, timeout=CLOSE_SECONDS)
+        if running:
+            log.error(
+                "%d handlers have not ended %g s after they were cancelled: left behind", len(running), CLOSE_SECONDS
+            )
+        for worker in running:
+            asyncio.tasks._unregister_task(worker)  # asyncio.run would cancel it again, and wait without end
 
     def _on_ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
