@@ -107,6 +107,36 @@ def test_a_stream_that_leaves_the_list_is_read_no_more_and_its_position_stays_in
     assert source.released == ["t"]
 
 
+def test_a_listing_that_was_under_way_when_its_stream_left_is_not_used():
+    source, listed = two_streams(10), Listed("s", "t")
+    list_shards = source.list_shards
+
+    async def list_slowly(stream, after=None):
+        await asyncio.sleep(2.5 if stream == "t" else 0)
+        return await list_shards(stream, after)
+
+    async def story(fetcher):
+        source.list_shards = list_slowly
+        listed.names = ("s",)
+        await asyncio.sleep(2 * LOOK)
+        assert list(fetcher.metrics()["shards"]) == ["s/a"]
+
+    job(source, listed, story, properties={"flink.shard.discovery.intervalmillis": 1_000})
+
+
+def test_where_a_stream_stopped_is_stored_at_once():
+    source, listed, store = two_streams(10, 20), Listed("s", "t"), Stored()
+
+    async def story(fetcher):
+        await asyncio.sleep(2)
+        listed.names = ("s",)
+        await asyncio.sleep(LOOK)
+        assert store.snapshots[0]["shards"]["t/b"]["position"] == "1"
+
+    never = {"flink.state.checkpoint.interval": -1}
+    job(source, listed, story, properties=never, checkpoints=SubtaskCheckpoints(store, 0, 1))
+
+
 def test_a_stream_that_comes_back_goes_on_where_it_stopped():
     source, listed, sink = two_streams(10, 20), Listed("s", "t"), RecordingSink()
 

@@ -25,7 +25,7 @@ from .monitoring.status_log import StatusLogger
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.bad_record_handler import BadRecordHandler
-from .pipeline.emitter import AlwaysOpenGate, Emitter, WriteGate
+from .pipeline.emitter import Emitter
 from .pipeline.lease_gate import CurrentWorker, LeaseGate
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.read_intake import ReadIntake
@@ -38,7 +38,7 @@ from .shards.missing_shards import MissingShards
 from .shards.owned_shards import OwnedShards
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
-from .sink import SinkContext
+from .sink import SinkContext, always
 from .subtask_fetcher import FetcherParts, SubtaskFetcher
 from .watermarks.alignment import Alignment
 from .watermarks.ended_parent_hold import EndedParentHold
@@ -70,7 +70,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
     suspension = SuspensionDetector(clock, on_resume)
-    gate: WriteGate = AlwaysOpenGate() if group is None else LeaseGate(current, suspension, clock)
+    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
@@ -85,7 +85,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         suspension,
         settings.emit_interval_ms,
         bad_records.handle_undeserialized,
-        gate,
+        may_write_now,
     )
     readers = ReadTasks(
         job.factory,
@@ -136,7 +136,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 job.parallelism,
                 tuple(job.streams),
                 scheduler.request,
-                may_write=gate.may_write_now,
+                may_write=may_write_now,
                 resume_writing=emitter.wake,
                 is_elastic=group is not None,
             ),

@@ -27,7 +27,8 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
 
 
-def _always() -> bool:
+def always() -> bool:
+    """The permission to write of a process that nobody can replace."""
     return True
 
 
@@ -56,7 +57,7 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
-    may_write: Callable[[], bool] = field(default=_always, compare=False)
+    may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     is_elastic: bool = False
 

@@ -47,3 +47,11 @@ async def test_before_a_run_nothing_ends():
     completion.complete(EndReason.STOPPED)
 
     assert not completion.is_running
+
+
+async def test_a_run_that_starts_after_stop_has_ended():
+    completion = RunCompletion()
+    completion.stop()
+    completion.start()
+
+    assert await completion.wait() is EndReason.STOPPED

@@ -84,7 +84,6 @@ class LeasedOwnership(ShardOwnership):
     def start_run(self, start_task: StartTask) -> None:
         """Join the group. What was read in an earlier run comes with new leases."""
         assert self._listing is not None
-        self.leased.drop_all()
         self.lives.start(start_task, self._listing)
 
     async def discover(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
 from recordpublisher.publishers.positions import StartingPosition
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
+from ..pipeline.emitter import Emitter
 from ..shards.shard_table import ShardTable
 from ..sink import Sink
 from ..watermarks.alignment import Alignment
@@ -27,12 +27,6 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 30.0
 """Between two checks."""
 
 
-class EmittedCounter(Protocol):
-    """Has the number of emitted records."""
-
-    records: int
-
-
 class AlarmMonitor:
     """Owns when the checks run. `UnreadRecordsCheck` finds unread shards, `stall_detector.py` a global watermark that does not rise."""
 
@@ -41,14 +35,14 @@ class AlarmMonitor:
         dependencies: FetcherDependencies,
         table: ShardTable,
         alignment: Alignment,
-        emitted: EmittedCounter,
+        emitter: Emitter,
         leases: LeaseCounts,
         monitored: Monitored,
     ) -> None:
         self._dependencies = dependencies
         self._table = table
         self._alignment = alignment
-        self._emitted = emitted
+        self._emitter = emitter
         interval_ms = dependencies.settings.alarm_interval_ms
         self._is_off = interval_ms < 0
         self._pause_seconds = min(max(interval_ms / 1000 / CHECKS_PER_INTERVAL, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
@@ -89,7 +83,7 @@ class AlarmMonitor:
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
-        seconds = self._stall_detector.update(value, entries, self._emitted.records, now)
+        seconds = self._stall_detector.update(value, entries, self._emitter.records, now)
         is_used = (
             dependencies.settings.lookahead_ms is not None or type(dependencies.sink).watermark is not Sink.watermark
         )

@@ -17,7 +17,7 @@ from .stall_detector import UnchangedTimer
 
 
 @dataclass(frozen=True, slots=True)
-class ShardObservation:
+class UnreadCheck:
     """What one check observed of one shard.
 
     - `progress`: changes whenever something of the shard was emitted.
@@ -39,7 +39,7 @@ class StuckShardDetector:
         self._max_gap = max_gap
         self._timers: dict[str, UnchangedTimer] = {}
 
-    def update(self, observations: Iterable[ShardObservation], now: float) -> list[Alarm]:
+    def update(self, observations: Iterable[UnreadCheck], now: float) -> list[Alarm]:
         """Returns an alarm for each shard that was unread for the alarm interval; `now` in monotonic seconds.
 
         A shard without an observation is dropped.
@@ -53,7 +53,7 @@ class StuckShardDetector:
                 alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
         return alarms
 
-    def _unread_seconds(self, observation: ShardObservation, timer: UnchangedTimer, now: float) -> float:
+    def _unread_seconds(self, observation: UnreadCheck, timer: UnchangedTimer, now: float) -> float:
         if observation.unread:
             return timer.observe(observation.progress, now)
         if observation.unread is None:
@@ -116,13 +116,13 @@ def observe_own_shard(
     fresh_ms: int,
     blocked: ReadBlock | None,
     alignment_waits_for: str,
-) -> ShardObservation:
+) -> UnreadCheck:
     """Observe a shard of this subtask, without a call to the service.
 
     `unread` is None if no read returned for `fresh_ms`. `blocked`: why its next read waits.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
-    return ShardObservation(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
+    return UnreadCheck(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
 
 
 def _is_unread(entry: ShardEntry, now_ms: int, fresh_ms: int) -> bool | None:

@@ -21,7 +21,7 @@ from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import State
-from .stuck_shard_detector import LineageProgress, ShardObservation, observe_own_shard
+from .stuck_shard_detector import LineageProgress, UnreadCheck, observe_own_shard
 
 log = logging.getLogger("recordpublisher.alarm")
 
@@ -31,7 +31,7 @@ PARALLEL_TIP_REQUESTS = 8
 
 Monitored = Callable[[Iterable[Shard]], Mapping[str, tuple[Shard, int]]]
 """Of the listed shards those that this subtask monitors for others, by key, each with its owner."""
-Observed = tuple[Shard, ShardState, ShardObservation]
+Observed = tuple[Shard, ShardState, UnreadCheck]
 """An observation, with the state from whose position the shard's tip is requested if it is inconclusive."""
 
 
@@ -60,7 +60,7 @@ class UnreadRecordsCheck:
         """Shards without a state begin here: the pinned start of the job."""
         self._start = start
 
-    async def observe_all(self, blocked_by: str) -> list[ShardObservation]:
+    async def observe_all(self, blocked_by: str) -> list[UnreadCheck]:
         """Observe every shard; `blocked_by` names what alignment waits for."""
         others = self._monitored(self._table.listed_shards().values())
         states = await self._states(bool(others) or any(map(self._waits_for_others, self._table)))
@@ -89,7 +89,7 @@ class UnreadRecordsCheck:
             state = states.get(key)
             if reason is not None and state is not None and not state.ended and not tracker.is_finished(key):
                 unread = False if self._was_at_tip(state) else None
-                yield shard, state, ShardObservation(key, progress_of(shard), unread, reason)
+                yield shard, state, UnreadCheck(key, progress_of(shard), unread, reason)
 
     def _waits_for_others(self, entry: ShardEntry) -> bool:
         """Whether a shard waits for parents of another subtask: only the store shows whether those are read."""
@@ -121,7 +121,7 @@ class UnreadRecordsCheck:
             self._next_load_at = now + self._dependencies.settings.alarm_interval_ms / 4000
         return self._stored
 
-    async def _with_tips(self, observed: Sequence[Observed]) -> list[ShardObservation]:
+    async def _with_tips(self, observed: Sequence[Observed]) -> list[UnreadCheck]:
         """Request the shard's tip where an observation is inconclusive."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
@@ -130,9 +130,9 @@ class UnreadRecordsCheck:
             conclusive += await asyncio.gather(*(self._with_tip(*each) for each in some))
         return conclusive
 
-    async def _with_tip(self, shard: Shard, state: ShardState, observation: ShardObservation) -> ShardObservation:
+    async def _with_tip(self, shard: Shard, state: ShardState, observation: UnreadCheck) -> UnreadCheck:
         unread = await self._has_unread(shard, state.starting_position(False))
-        return ShardObservation(observation.key, observation.progress, unread, observation.reason)
+        return UnreadCheck(observation.key, observation.progress, unread, observation.reason)
 
     async def _has_unread(self, shard: Shard, position: StartingPosition) -> bool | None:
         if self._dependencies.tip is None:

@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import for_log, log_user_error
 
 from ..shards.shard_entry import ShardEntry
-from ..sink import Sink
+from ..sink import Sink, always
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from .bounds import Bounds, EndReason
@@ -25,21 +24,6 @@ log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
 """How long the emitter runs before it yields to the readers if the sink never waits: as long as their last turn, within these limits."""
 PERMISSION_POLL_SECONDS = 0.1
-
-
-class WriteGate(Protocol):
-    """Says whether a worker that others may replace may write (E4)."""
-
-    def may_write_now(self) -> bool:
-        """Whether the sink may be written to at this moment."""
-
-
-class AlwaysOpenGate:
-    """Where nobody else gets the shards of this process."""
-
-    def may_write_now(self) -> bool:
-        """Always."""
-        return True
 
 
 class Emitter:
@@ -57,9 +41,9 @@ class Emitter:
         suspension: SuspensionDetector,
         emit_interval_ms: int,
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
-        gate: WriteGate | None = None,
+        may_write_now: Callable[[], bool] = always,
     ) -> None:
-        """`gate` is asked before each write; None: each is allowed."""
+        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
         self._sink = sink
         self._alignment = alignment
         self._intake = intake
@@ -67,7 +51,7 @@ class Emitter:
         self._suspension = suspension
         self._emit_interval = emit_interval_ms / 1000
         self._handle_undeserialized = handle_undeserialized
-        self._gate: WriteGate = gate or AlwaysOpenGate()
+        self._may_write_now = may_write_now
         self._run = TerminationCondition(Bounds())
         self._wake = asyncio.Event()
         self._is_stopping = False
@@ -195,7 +179,7 @@ class Emitter:
     async def _may_write(self, entry: ShardEntry) -> bool:
         """Wait for the permission, as long as the shard is read here and the run goes on (E4)."""
         while not entry.is_removed and not entry.reading.is_abandoned:
-            if self._gate.may_write_now():
+            if self._may_write_now():
                 return True
             if self._is_stopping:
                 return False

@@ -46,7 +46,7 @@ class CurrentWorker:
 
 
 class LeaseGate:
-    """A WriteGate. Owns which permission was found given last, and in which millisecond."""
+    """Owns which permission was found given last, and in which millisecond."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
