@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .checkpoints.checkpoint_times import CheckpointTimes
+from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
 from .pipeline.bad_record_handler import BadRecordHandler

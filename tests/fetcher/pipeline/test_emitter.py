@@ -41,12 +41,12 @@ class Journal(Sink):
 
 
 class Scene:
-    def __init__(self, sink=None, clock=None, emit_interval_ms=200, **bounds):
+    def __init__(self, sink=None, clock=None, emit_interval_ms=200, tracker=None, **bounds):
         clock = clock or VirtualClock()
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
-        self.alignment = Alignment(InProcessTracker(), 0, None, 60_000, clock, suspension)
+        self.alignment = Alignment(tracker or InProcessTracker(), 0, None, 60_000, clock, suspension)
         intake = ReadIntake(
             budget, -1, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False)
         )
@@ -299,3 +299,32 @@ def test_a_shard_is_not_idle_while_its_last_batch_waits_to_be_written():  # W3, 
     assert one.is_active
     one.advance(watermarked(1), 0, 0)
     assert not one.is_active
+
+
+class RisingWhileWriting(Journal):
+    """A sink during whose writes the global watermark rises."""
+
+    def __init__(self, tracker):
+        super().__init__()
+        self.tracker = tracker
+
+    async def write(self, batch):
+        self.tracker.value += 10
+
+
+class SetTracker(InProcessTracker):
+    value = 5
+
+    def current(self):
+        return self.value
+
+
+def test_records_are_late_by_the_global_watermark_from_before_their_write():  # W13
+    async def job():
+        tracker = SetTracker()
+        scene = Scene(RisingWhileWriting(tracker), tracker=tracker)
+        one = scene.queue(watermarked(4, 5, 6))
+        await scene.run_for(1)
+        return one.emission.late_after_idle, tracker.value
+
+    assert run_virtual(job()) == (1, 15)

@@ -1,7 +1,10 @@
-"""CheckpointScheduler: when a checkpoint is taken: after each interval, and on request."""
+"""CheckpointScheduler: when a checkpoint is taken. CheckpointTimes: when the last one was stored, and how long the current one takes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from recordpublisher.publishers.clock import Clock
 
 from ..event_waiting import wait_at_most
 
@@ -44,3 +47,35 @@ class CheckpointScheduler:
             if not self._stopping.is_set():
                 await take()
                 earliest = asyncio.get_running_loop().time() + MIN_PAUSE_SECONDS
+
+
+class CheckpointTimes:
+    """Owns the times of a subtask's checkpoints, of which one is taken at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started: float | None = None
+        self._stored: float | None = None
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """The block takes and stores a checkpoint; it counts as stored if the block does not raise."""
+        self._started = self._clock.monotonic()
+        try:
+            yield
+            self._stored = self._clock.monotonic()
+        finally:
+            self._started = None
+
+    @property
+    def age_ms(self) -> int | None:
+        """Since the last one was stored; None before the first."""
+        return self._since(self._stored)
+
+    @property
+    def running_ms(self) -> int:
+        """Since the current one began; 0 while there is none."""
+        return self._since(self._started) or 0
+
+    def _since(self, moment: float | None) -> int | None:
+        return None if moment is None else round((self._clock.monotonic() - moment) * 1000)

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..checkpointer import Checkpointer, Snapshotter
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_scheduler import CheckpointTimes
 from ..pipeline.suspension import SuspensionDetector
 from .worker_lives import WorkerLives
 

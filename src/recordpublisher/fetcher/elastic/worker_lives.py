@@ -79,11 +79,6 @@ class WorkerLives:
         """Whether other processes of the group go on."""
         return self._current.worker is not None and self._current.worker.has_others
 
-    @property
-    def worker(self) -> Worker | None:
-        """The one that runs now, or ran last."""
-        return self._current.worker
-
     def start(self, start_task: StartTask, listing: ShardListing) -> None:
         """Join the group. `listing`: of the shards that the group reads."""
         self._is_leaving = False

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_scheduler import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
