@@ -249,3 +249,19 @@ def test_children_that_came_and_went_unread_are_data_loss():  # S5
     with pytest.raises(DataLossError, match="s/a after 1"):
         run_virtual(opened_late(source, sink, restore=(kept,)))
     run_virtual(opened_late(source, sink, {"flink.state.dataloss": "CONTINUE"}, restore=(kept,)))
+
+
+def test_what_is_being_written_when_its_stream_is_deleted_is_counted():  # S1, S8
+    async def job():
+        source = ScriptedSource()
+        source.add("a", 1, 2, 3)
+        fetcher = make_fetcher(source, RecordingSink(cost=5))
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(1)
+        source.failing["s/a"] = StreamNotFoundError("s")
+        result = await running
+        await fetcher.close()
+        return result.reason, result.records
+
+    assert run_virtual(job()) == (EndReason.STREAMS_DELETED, 3)
