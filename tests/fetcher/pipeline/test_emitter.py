@@ -328,3 +328,15 @@ def test_records_are_late_by_the_global_watermark_from_before_their_write():  # 
         return one.emission.late_after_idle, tracker.value
 
     assert run_virtual(job()) == (1, 15)
+
+
+def test_shards_take_turns_batch_by_batch():  # P7
+    async def job():
+        scene, written = Scene(), []
+        scene.sink.write = lambda batch: asyncio.sleep(0, written.append(batch.shard_id))
+        for shard_id in ("a", "b"):
+            scene.queue(*(watermarked(1, first=number, shard_id=shard_id) for number in range(3)), shard_id=shard_id)
+        await scene.run_for(1)
+        return written
+
+    assert run_virtual(job()) == ["a", "b", "a", "b", "a", "b"]
