@@ -94,3 +94,28 @@ def test_a_checkpoint_of_a_later_generation_takes_precedence_over_restore():  # 
     run_virtual(job())
 
     assert [time for _, time in first.rows + second.rows + third.rows] == list(range(30))
+
+
+def test_the_last_checkpoint_stores_what_the_sink_is_done_with_before_it_waits_for_the_rest():
+    class Hanging(RecordingSink):
+        """Is done with nothing but the first flush, which is the fetcher's own."""
+
+        async def flush(self, checkpoint=None):
+            if not checkpoint.may_be_partial and self.rows:
+                await asyncio.sleep(3_600)
+            await super().flush(checkpoint)
+            shards = {key: {**state, "position": "0"} for key, state in checkpoint.state["shards"].items()}
+            return {**checkpoint.state, "shards": shards} if self.rows else None
+
+    source, store = ScriptedSource(), MemoryStore()
+    source.add("a", 1, 2, 3)
+
+    async def story():
+        fetcher = make_fetcher(source, Hanging(), checkpoints=SubtaskCheckpoints(store, 0, 1))
+        await fetcher.open()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await fetcher.run_bounded(Bounds(max_records=3))
+        return store.kept[-1]["shards"]["s/a"]["position"]
+
+    assert run_virtual(story()) == "0"

@@ -60,7 +60,17 @@ def test_a_throttled_fetch_is_tried_again():
 
 def test_a_registry_that_does_not_recover_ends_the_job():
     with pytest.raises(RetriesExhaustedError, match="GetSchemaVersion failed 11 times in a row"):
-        run_virtual(schemas(Registry(*[error("ThrottlingException")] * 99)).fetch(IDS[:1]))
+        run_virtual(schemas(Registry(*[error("InternalServiceException", 500)] * 99)).fetch(IDS[:1]))
+
+
+def test_throttling_is_waited_for_and_ends_no_job():
+    """Whoever may put records can use up the account's calls, by naming versions without end."""
+    registry = Registry(*[error("ThrottlingException")] * 99)
+    made = schemas(registry)
+
+    run_virtual(made.fetch(IDS[:1]))
+
+    assert made.decoder(IDS[0])(b"x") == ("definition", b"x")
 
 
 def test_a_job_without_credentials_fails_and_takes_no_record_for_a_bad_one():

@@ -139,3 +139,12 @@ async def test_the_metrics_of_the_sink_are_sent_too(collector):
     (point,) = found.sum.data_points
     assert (attributes(point), point.as_int) == ({"recordpublisher.subtask": 3}, 0)
     assert collector.metrics["recordpublisher.sink.outstanding_bytes"].unit == "By"
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://me:s3cr3t@collector:4318/v1/metrics", "https://collector/v1?api_key=s3cr3t"]
+)
+def test_a_secret_in_the_endpoint_is_refused_without_being_shown(endpoint):
+    with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_OTLP_HEADERS") as raised:
+        OpenTelemetryExporter(Properties({"flink.metrics.opentelemetry.endpoint": endpoint}))
+    assert "s3cr3t" not in str(raised.value)

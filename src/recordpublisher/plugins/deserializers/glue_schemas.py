@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 from uuid import UUID
 
-from recordpublisher.publishers.errors import FatalKinesisError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.aws_service import AwsService
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
@@ -72,7 +72,7 @@ class GlueSchemas:
             return await self._glue.call("GetSchemaVersion", _format_and_definition, SchemaVersionId=version)
 
         try:
-            found = await call_with_retries(get, RETRIES, on_retry=_log_retry)
+            found = await _call_while_throttled(get)
         except FatalKinesisError as error:
             if error.code not in _UNKNOWN:
                 raise
@@ -92,6 +92,16 @@ class GlueSchemas:
         surplus = len(self._decoders) - MAX_SCHEMAS
         for version in [known for known in self._decoders if known not in needed][: max(0, surplus)]:
             del self._decoders[version]
+
+
+async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
+    """Whoever may put records can use up the account's calls: throttling is waited for, and ends no job."""
+    while True:
+        try:
+            return await call_with_retries(get, RETRIES, on_retry=_log_retry)
+        except RetriesExhaustedError as error:
+            if not isinstance(error.__cause__, ThrottledError):
+                raise
 
 
 def _format_and_definition(response: dict[str, Any]) -> tuple[str, str]:

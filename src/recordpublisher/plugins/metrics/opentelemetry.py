@@ -9,6 +9,7 @@ from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsSource, SubtaskMetrics
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
@@ -63,6 +64,10 @@ class OpenTelemetryExporter(PeriodicExporter):
             raise ConfigurationError(
                 OPENTELEMETRY_ENDPOINT.key, endpoint, "a URL, for example http://localhost:4318/v1/metrics"
             )
+        if endpoint is not None and mask_passwords(endpoint) != endpoint:
+            reason = "the log of opentelemetry would show its secret"
+            valid = "a URL without one: set it by OTEL_EXPORTER_OTLP_HEADERS"
+            raise ConfigurationError(OPENTELEMETRY_ENDPOINT.key, endpoint, valid, reason=reason)
         self._exporter = OTLPMetricExporter(endpoint=endpoint)
         self._resource = Resource.create({} if job is None else {"service.name": job})
         self._clock = clock or SystemClock()
