@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import os
 import sys
@@ -43,9 +44,11 @@ class EndlessTransport:
         return getattr(self, xform_name(api))(**parameters)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
+        events = itertools.count()
+
         async def readany() -> bytes:
             await asyncio.sleep(0.01)
-            return frame(EVENT, self._body("ContinuationSequenceNumber", 500))
+            return frame(EVENT, self._body("ContinuationSequenceNumber", 500 * next(events), 500))
 
         return {
             RAW_EVENTS: SimpleNamespace(content=SimpleNamespace(readany=readany), connection=None, close=lambda: None)
@@ -74,12 +77,13 @@ class EndlessTransport:
         return {"ConsumerDescription": described}
 
     def get_shard_iterator(self, **_: Any) -> dict[str, Any]:
-        return {"ShardIterator": "it"}
+        return {"ShardIterator": "0"}
 
     def get_records(self, **parameters: Any) -> dict[str, Any]:
-        return {READ: decode_read(self._body("NextShardIterator", min(parameters["Limit"], MOST_PER_READ)))}
+        count = min(parameters["Limit"], MOST_PER_READ)
+        return {READ: decode_read(self._body("NextShardIterator", int(parameters["ShardIterator"]), count))}
 
-    def _body(self, following: str, count: int) -> bytes:
+    def _body(self, following: str, first: int, count: int) -> bytes:
         self.responses += 1
         records = [
             {
@@ -88,9 +92,9 @@ class EndlessTransport:
                 "Data": self._data,
                 "PartitionKey": f"k{number}",
             }
-            for number in range(count)
+            for number in range(first, first + count)
         ]
-        return msgspec.json.encode({"Records": records, "MillisBehindLatest": 9, following: "99"})
+        return msgspec.json.encode({"Records": records, "MillisBehindLatest": 9, following: str(first + count)})
 
 
 class StuckSink(Sink):
