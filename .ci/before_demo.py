@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import ConfigurationError
 
-MEGABYTES = 830
+MEGABYTES = 850
 FREE_MEGABYTES = 2_000
 """While it is installed: downloads, and the package of PySpark that is built from them."""
 
