@@ -7,7 +7,6 @@ from __future__ import annotations
 
 LAYERS = {
     "decode: JSON and base64 straight into records": [
-        "publishers/kinesis/codec/read_response.py",
         "publishers/kinesis/codec/response_decoders.py",
         "publishers/kinesis/codec/incremental_decoder.py",
     ],

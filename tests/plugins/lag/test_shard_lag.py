@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.shard_lag import ShardProbe, is_overdue, lost_shard, probed_shard
+from recordpublisher.plugins.lag.probe import ShardProbe, is_overdue, lost_shard, probed_shard
 from recordpublisher.publishers.polling.shard_probe import TipDistance
 from recordpublisher.publishers.positions import SequenceNumber
 

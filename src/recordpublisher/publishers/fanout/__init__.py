@@ -4,8 +4,7 @@ Public: wrap `FanOutRecordPublisherFactory` to change what fan-out reads or wher
 """
 
 from .config import FanOutConfig
-from .factory import FanOutRecordPublisherFactory
+from .factory import FanOutRecordPublisherFactory, register_eagerly
 from .publisher import FanOutRecordPublisher, FanOutService
-from .registration.eager_registration import register_eagerly
 
 __all__ = ["FanOutConfig", "FanOutRecordPublisher", "FanOutRecordPublisherFactory", "FanOutService", "register_eagerly"]

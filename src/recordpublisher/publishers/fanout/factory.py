@@ -1,4 +1,4 @@
-"""FanOutRecordPublisherFactory: makes the fan-out publishers of one job; owns the client and the registered consumers."""
+"""FanOutRecordPublisherFactory: makes the fan-out publishers of one job; owns the client and the registered consumers (EAGER: F8)."""
 
 from __future__ import annotations  # the AWS SDK comes with KinesisClient, at its first use
 
@@ -11,15 +11,49 @@ from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
 from ..errors import ImpossibleStateError
+from ..kinesis import run_sync
 from ..positions import StartingPosition
 from ..properties.groups.access import ENDPOINT
+from ..properties.groups.fanout import CONSUMER_ARN
 from ..properties.properties import Properties
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .config import FanOutConfig
+from ..stream_arns import arn_of, stream_name
+from .config import FanOutConfig, RegistrationType
 from .publisher import FanOutRecordPublisher, FanOutService
 from .registration.consumer_registrar import PROCESS_REF_COUNTS, ConsumerRefCounts, ConsumerRegistrar
-from .registration.eager_registration import register_eagerly
+
+
+def register_eagerly(
+    properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None, clock: Clock | None = None
+) -> Properties:
+    """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
+
+    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector. Properties whose
+    registration is not EAGER are returned unchanged. A client made here is closed here; given `ports` stay open.
+
+    Raises: ConfigurationError, StreamNotFoundError, ConsumerError, KinesisError.
+    """
+    config = FanOutConfig.of(properties)
+    if config.registration is not RegistrationType.EAGER:
+        return properties
+    return properties.merged(run_sync(_registered(properties, config, tuple(streams), ports, clock or SystemClock())))
+
+
+async def _registered(
+    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
+) -> dict[str, str]:
+    ports = given or kinesis.KinesisClient(properties, streams)
+    try:
+        # with reference counts of its own: this call uses the consumer no longer than it lasts
+        registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
+        for stream in streams:
+            await registrar.ensure(stream_name(stream), arn_of(stream))
+    finally:
+        if given is None:
+            await ports.close()
+    names = map(stream_name, streams)
+    return {CONSUMER_ARN.key + name: registrar.arn(name) for name in names}
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):

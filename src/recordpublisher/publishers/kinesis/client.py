@@ -20,8 +20,7 @@ from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import Shard
 from ..stream_arns import ConsumerArn, arn_of, stream_name
 from .codec.put_records import PLACEHOLDER, encode_put
-from .codec.read_response import to_read_response
-from .codec.response_decoders import PUT, RAW_EVENTS, READ
+from .codec.response_decoders import PUT, RAW_EVENTS, READ, to_read_response
 from .error_mapping import reject_malformed
 from .event_subscription import READ_BUFFER_BYTES, EventSubscription
 from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard, server_time_ms_or_none

@@ -8,7 +8,7 @@ import msgspec
 
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
-from .codec.read_response import decode_read, to_read_response
+from .codec.response_decoders import decode_read, to_read_response
 from .error_mapping import NOT_JSON, check_response_size, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
 from ..shards import HashRange, Shard
-from .codec.identifiers import check_shard_ids
+from .codec.response_decoders import check_shard_ids
 from .error_mapping import reject_malformed
 from .ports import Transport
 

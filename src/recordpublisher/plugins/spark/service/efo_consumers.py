@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.registration.eager_registration import register_eagerly
+from recordpublisher.publishers.fanout.factory import register_eagerly
 from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, REGISTRATION

@@ -4,7 +4,7 @@ import msgspec
 
 from recordpublisher.publishers.records import UserRecord
 
-from .read_response import ReadBody, decode_read
+from .response_decoders import ReadBody, decode_read
 
 MIN_PIECE_BYTES = 32 * 1024
 """Fewer bytes are not worth a call of the decoder."""
