@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -75,11 +75,19 @@ class StoredStart(msgspec.Struct):
     sequence: Sequence | None = None
     timestamp: Millis | None = None
 
+    def __post_init__(self) -> None:
+        needed = self.timestamp if self.type is PositionType.AT_TIMESTAMP else self.sequence
+        if needed is None and self.type not in (PositionType.TRIM_HORIZON, PositionType.LATEST):
+            raise ValueError(f"{self.type.value} needs a time or a sequence number")
+
+
+StoredStarts = Literal["TRIM_HORIZON", "LATEST"] | StoredStart
+
 
 class StoredState(msgspec.Struct, rename="camel"):
     """A state as it is stored."""
 
-    start: PositionType | StoredStart
+    start: StoredStarts
     position: Sequence | None = None
     sub_sequence_number: Count | None = None
     continuation: Sequence | None = None
@@ -119,11 +127,11 @@ def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
 
 def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
     """The inverse of `start_to_json`. Raises: StateError."""
-    return start_of(check_document(entry, PositionType | StoredStart, "a starting position"))  # type: ignore[arg-type]
+    return start_of(check_document(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
 
 
-def start_of(stored: PositionType | StoredStart) -> StartingPosition:
+def start_of(stored: StoredStarts) -> StartingPosition:
     """A starting position from its stored form."""
-    if isinstance(stored, PositionType):
-        return StartingPosition(stored)
+    if isinstance(stored, str):
+        return StartingPosition(PositionType(stored))
     return StartingPosition(stored.type, stored.sequence, stored.timestamp)

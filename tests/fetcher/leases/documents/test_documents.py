@@ -1,5 +1,7 @@
 """The documents of a group are read as they were written, and are as small as E2 asks."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,3 +145,10 @@ def test_a_part_of_sixteen_shards_takes_at_most_six_write_units():
 def test_a_document_that_cannot_be_read_names_its_place(read, value, reason):
     with pytest.raises(StateError, match=f"group/x in y cannot be read: .*{reason}"):
         read(value, "group/x in y")
+
+
+@pytest.mark.parametrize("start", ["AT_TIMESTAMP", {"type": "AT_TIMESTAMP"}, {"type": "AFTER_SEQUENCE_NUMBER"}, 7])
+def test_a_start_without_what_it_needs_is_refused(start):
+    table = {"format": 1, "version": 1, "writer": "w", "start": start, "workers": [], "leases": {}}
+    with pytest.raises(StateError, match=r"group/x in y cannot be read: .*\$.start"):
+        table_from_bytes(json.dumps(table).encode(), "group/x in y")

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.shards.shard_state import StoredStart, start_of, start_to_json
+from recordpublisher.fetcher.shards.shard_state import StoredStarts, start_of, start_to_json
 from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, read_document, unreadable
-from recordpublisher.publishers.positions import PositionType
 
 from . import json_documents
 from .group_job import StoredJob
@@ -54,7 +53,7 @@ class _StoredLease(msgspec.Struct):
 class _StoredTable(msgspec.Struct):
     version: Count
     writer: str
-    start: PositionType | StoredStart
+    start: StoredStarts
     workers: list[WorkerName]
     leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
     drained: tuple[str, ...] = ()
