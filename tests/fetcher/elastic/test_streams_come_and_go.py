@@ -54,6 +54,19 @@ def test_a_new_stream_is_shared_and_read_from_its_start():
     assert sorted(group.rows) == sorted(group.sent)
 
 
+def test_a_new_stream_does_not_wait_for_the_next_periodic_listing():
+    async def story(group, listed):
+        process = await group.join(listed.of_process(), **{"flink.shard.discovery.intervalmillis": 3_600_000})
+        group.send()
+        await asyncio.sleep(60)
+        listed.names = ("s", "t")
+        await asyncio.sleep(60)
+        await process.stop()
+
+    group = played(story, "s")
+    assert sorted(group.rows) == sorted(group.sent)
+
+
 def test_a_stream_that_left_is_not_read_and_goes_on_where_it_stopped_when_it_is_back():
     async def story(group, listed):
         process = await group.join(listed.of_process())
