@@ -119,3 +119,27 @@ def test_the_last_checkpoint_stores_what_the_sink_is_done_with_before_it_waits_f
         return store.kept[-1]["shards"]["s/a"]["position"]
 
     assert run_virtual(story()) == "0"
+
+
+class Overlaps(RecordingSink):
+    """Records whether a flush has met a write."""
+
+    is_writing = False
+    met_a_write = False
+
+    async def write(self, batch):
+        self.is_writing = True
+        await super().write(batch)
+        self.is_writing = False
+
+    async def flush(self, checkpoint=None):
+        self.met_a_write |= self.is_writing
+
+
+def test_a_flush_waits_for_the_write_that_goes_on():  # S1, S6
+    sink, source = Overlaps(cost=2), ScriptedSource(per_read=1)
+    source.add("a", *range(10))
+    run_virtual(read(source, sink, properties={"flink.state.checkpoint.interval": 500}))
+
+    assert len(sink.rows) == 10
+    assert not sink.met_a_write
