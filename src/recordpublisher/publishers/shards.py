@@ -39,7 +39,7 @@ class HashRange:
     def parse(cls, start: str, end: str) -> HashRange:
         """The range between two hash keys as the service sends them. Raises: ValueError for text that is no hash key."""
         first, last = hash_key_from(start), hash_key_from(end)
-        if first is None or last is None:
+        if first is None or last is None or first > last:
             raise ValueError(f"not a range of hash keys: {start[:80]!r} to {end[:80]!r}")
         return cls(first, last)
 

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
+from recordpublisher.fetcher.leases.documents.group_store import WORKERS
+from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.testing import run_virtual
@@ -56,6 +58,23 @@ async def test_a_worker_that_joins_gets_its_share_with_the_positions():
         await asyncio.sleep(30)
         assert len(reads(group, "a")) == len(reads(group, "b")) == 2
         assert set(group.readers["b"].positions.values()) == {7}
+
+
+@virtual
+async def test_a_shard_that_another_worker_has_taken_holds_the_watermark_of_the_one_before_a_while_longer():  # E8
+    async with group_of("a") as group:
+        group.readers["a"].positions = dict.fromkeys(group.readers["a"].positions, 7)
+        group.join("b")
+        for _ in range(600):
+            if len(group.readers["a"].positions) < 4:
+                break
+            await asyncio.sleep(0.1)
+        stated = []
+        for _ in range(4):
+            group.readers["a"].positions = dict.fromkeys(group.readers["a"].positions, 50)
+            await asyncio.sleep(group.settings.interval)
+            stated.append(WorkerRecord.from_bytes(group.store.values[f"{WORKERS}a"].value, "a").watermark)
+        assert (stated[0], stated[-1]) == (7, 50)
 
 
 @virtual

@@ -193,6 +193,21 @@ async def test_a_listing_whose_next_page_never_ends_is_malformed(shards):
     assert endless.pages < 30
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ParentShardId": "shardId-0"},
+        {"AdjacentParentShardId": "shardId-0"},
+        {"HashKeyRange": {"StartingHashKey": "9", "EndingHashKey": "0"}},
+    ],
+)
+async def test_a_shard_that_is_its_own_parent_or_has_a_range_without_keys_is_malformed(wrong):
+    async with stub_and_client() as (stub, client):
+        stub.script("ListShards", {"Shards": [described("shardId-0", **wrong)]})
+        with pytest.raises(TransientError, match="not as documented"):
+            await client.list_shards("orders")
+
+
 async def test_a_listed_shard_has_its_parents_and_whether_it_is_closed():
     merged = described("shardId-2", ParentShardId="shardId-0", AdjacentParentShardId="shardId-1")
     merged["SequenceNumberRange"]["EndingSequenceNumber"] = "9"

@@ -88,6 +88,8 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
     named = (described.get("ParentShardId"), described.get("AdjacentParentShardId"))
     parents = tuple(parent for parent in named if parent)
     check_shard_ids(described["ShardId"], *parents)
+    if described["ShardId"] in parents:  # it would wait for itself
+        raise ValueError(f"{described['ShardId']} is its own parent")
     numbers = described.get("SequenceNumberRange", {})
     first = str(numbers.get("StartingSequenceNumber", ""))
     return Shard(
