@@ -1,3 +1,4 @@
+import asyncio
 import json
 from contextlib import asynccontextmanager
 
@@ -7,8 +8,10 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.checked_credentials import CheckedCredentials
 from recordpublisher.publishers.kinesis.credentials import profile_session, provider_name
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.testing import run_virtual
 
 from servers.scripted_kinesis import PROPERTIES
 
@@ -273,3 +276,24 @@ def test_control_characters_in_basic_credentials_are_refused_at_construction(nam
     with pytest.raises(ConfigurationError, match=f"basic.{name}") as raised:
         KinesisClient(Properties(given))
     assert "Evil" not in str(raised.value)
+
+
+def test_credentials_that_expire_soon_are_not_renewed_for_each_request():
+    """The SDK asks a `credential_process` of a minute again at each call."""
+
+    class Renewed:
+        access_key, secret_key, token, renewals = "a", "b", None, 0
+
+        async def get_frozen_credentials(self):
+            self.renewals += 1
+            return self
+
+    async def story():
+        renewed = Renewed()
+        checked = CheckedCredentials(renewed)
+        for _ in range(100):
+            await checked.get_frozen_credentials()
+            await asyncio.sleep(0.1)
+        return renewed.renewals
+
+    assert run_virtual(story()) <= 3

@@ -1,5 +1,6 @@
 """CheckedCredentials: credentials of the SDK whose errors, at a renewal too, are the SDK's own."""
 
+import asyncio
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from botocore.exceptions import CredentialRetrievalError
 
 from ..errors import RecordPublisherError
 
+RENEWAL_SECONDS = 5.0
+"""Between two renewals, at least."""
 _PROVIDERS = "credential_process or files"
 
 
@@ -17,15 +20,23 @@ class CheckedCredentials:
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
+        self._asked: tuple[float, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._credentials, name)
 
     async def get_frozen_credentials(self) -> Any:
-        """The keys to sign with. Raises: CredentialRetrievalError, and what the SDK raises."""
+        """The keys to sign with. Raises: CredentialRetrievalError, and what the SDK raises.
+
+        The SDK renews those that expire within 15 minutes at each call: a `credential_process` of a minute would run for each request.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._asked is not None and now < self._asked[0] + RENEWAL_SECONDS:
+            return self._asked[1]
         with sdk_errors():
             frozen = await self._credentials.get_frozen_credentials()
         check_keys(frozen)
+        self._asked = now, frozen
         return frozen
 
     async def get_account_id(self) -> Any:
