@@ -95,3 +95,10 @@ async def test_an_unknown_exporter_is_an_error_that_lists_the_known_ones():
 async def test_without_the_property_nothing_is_exported():
     async with export_metrics({ADDRESS: "127.0.0.1:1"}, MeasuredFetcher()):
         pass
+
+
+@pytest.mark.parametrize("host", ["x\0y", "a" * 70])
+async def test_a_host_that_is_no_name_is_a_configuration_error(host):
+    exporter = PrometheusExporter(Properties({"flink.metrics.prometheus.address": f"{host}:9249"}))
+    with pytest.raises(ConfigurationError, match="an address of this machine"):
+        await exporter.open(None)

@@ -31,7 +31,9 @@ class CheckedCredentials:
         The SDK renews those that expire within 15 minutes at each call: a `credential_process` of a minute would run for each request.
         """
         now = asyncio.get_running_loop().time()
-        if self._asked is not None and now < self._asked[0] + RENEWAL_SECONDS:
+        expires_within = getattr(self._credentials, "refresh_needed", None)
+        is_valid = expires_within is None or not expires_within(RENEWAL_SECONDS)
+        if self._asked is not None and now < self._asked[0] + RENEWAL_SECONDS and is_valid:
             return self._asked[1]
         with sdk_errors():
             frozen = await self._credentials.get_frozen_credentials()

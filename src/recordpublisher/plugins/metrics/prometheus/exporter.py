@@ -106,8 +106,8 @@ class PrometheusExporter(MetricsExporter):
         self._source = source
         try:
             self._port = await self._pages.listen(self._host.strip("[]"), self._port)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+        except (OSError, ValueError) as error:  # ValueError: a label that is too long, or has a null character
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise ConfigurationError(
                 PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
             ) from error
