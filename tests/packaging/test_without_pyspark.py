@@ -32,7 +32,7 @@ def test_files_that_need_pyspark_are_skipped_with_one_line(tmp_path):
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     assert len(skipped) == 1
     assert "pyspark is missing" in skipped[0]
-    assert "test_options.py::" in done.stdout, "what needs no pyspark is collected"
+    assert "test_spark_options.py::" in done.stdout, "what needs no pyspark is collected"
 
 
 def test_in_ci_a_missing_pyspark_is_a_failure(tmp_path):

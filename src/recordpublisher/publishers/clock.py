@@ -1,4 +1,4 @@
-"""Clock: the injected source of time, so that tests run on virtual time; and a time-out that ignores suspensions."""
+"""Clock: the injected source of time, so that tests run on virtual time; and waiting with a limit, also one that ignores suspensions."""
 
 import asyncio
 import sys
@@ -51,6 +51,16 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darw
 TIMEOUT_PARTS = 4
 MAX_LATENESS_SECONDS = 1.0
 ROUNDING_SECONDS = 1e-6
+
+
+async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event, for at most this time (None: without limit). Returns whether it is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 @asynccontextmanager

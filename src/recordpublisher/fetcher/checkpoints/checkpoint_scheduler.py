@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from recordpublisher.publishers.clock import Clock
-
-from ..event_waiting import wait_at_most
+from recordpublisher.publishers.clock import Clock, wait_at_most
 
 MIN_PAUSE_SECONDS = 0.1
 """Between a checkpoint and the next requested one: without it a thousand shards that end together would cause a thousand snapshots of a

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
-from ..event_waiting import wait_at_most
+from recordpublisher.publishers.clock import wait_at_most
+
 from .heartbeat import Heartbeat
 from .lease_settings import HANDOVER_SECONDS
 from .owned_leases import OwnedLeases

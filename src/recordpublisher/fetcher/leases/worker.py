@@ -7,10 +7,9 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
-from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from ..event_waiting import wait_at_most
 from .cleaning import Cleaning
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
