@@ -33,7 +33,7 @@ class FanOutRecordPublisher(RecordPublisher):
     """Owns the position of the next subscription. Nothing is prefetched: the next event is read after the consumer took the last (F1).
 
     One `run` is one subscription, five minutes at most. Whatever ends it, `ResubscribePolicy` decides whether another may be opened, and
-    when.
+    when. `OpenSubscription` closes one that brings nothing, or whose events wait too long for the consumer.
     """
 
     def __init__(

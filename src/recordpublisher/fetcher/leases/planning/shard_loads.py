@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 FLOOR_BYTES_PER_SECOND = 1_000.0
-"""The load of a shard without traffic: shards at rest are shared by number."""
+"""The load of a shard without traffic. Shards at rest are shared by number among themselves; beside busy ones they hardly count."""
 LEVEL_RATIO = 1.25
 _UNITS_PER_FLOOR = 1_000
 MAX_LEVEL = 60
