@@ -51,7 +51,18 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path)
         "publishers: DYNAMODB_STREAMS (recordpublisher), EFO (recordpublisher), POLLING (recordpublisher)"
         in done.stdout
     )
-    assert f"plugin 'mine' of broken 0.3 could not be loaded and is ignored: {reason}" in done.stderr
+    assert done.stderr == ""
+
+
+def test_the_error_of_a_missing_name_tells_once_why_its_plugin_was_not_loaded(tmp_path):
+    installed(tmp_path, "broken", "import a_package_that_is_not_there")
+
+    (tmp_path / "job.properties").write_text("aws.region=us-east-1\nflink.streams=orders\nflink.sink=mine\n")
+
+    done = command("run", str(tmp_path / "job.properties"), path=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.count("a_package_that_is_not_there") == 1
 
 
 def test_a_name_claimed_twice_is_one_line_that_names_both(tmp_path):

@@ -102,16 +102,13 @@ def test_a_plugin_that_cannot_be_imported_is_reported_and_leaves_the_others_alon
     install("broken-plugin", "import a_package_that_is_not_there\n", "0.3")
     install("my-publisher", FACTORY.format(name="MINE"))
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         registry = load_registry()
 
+    assert caplog.text == "", "the error of a name that is missing tells it"
     assert "MINE" in registry.publishers.names()
     assert status_of(registry, "broken-plugin").state == "failed"
     assert "a_package_that_is_not_there" in status_of(registry, "broken-plugin").reason
-    assert (
-        "plugin 'broken_plugin' of broken-plugin 0.3 could not be loaded and is ignored: ModuleNotFoundError"
-        in caplog.text
-    )
 
 
 def test_a_hook_that_raises_claims_nothing(install):

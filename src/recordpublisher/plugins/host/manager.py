@@ -30,8 +30,8 @@ class _Candidate:
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
-    A plugin that fails to load is logged and listed as failed; the others are loaded. Raises: PluginError for a name that is registered
-    twice.
+    A plugin that fails to load is listed as failed, and the error of a name that is missing says why; the others are loaded. Raises:
+    PluginError for a name that is registered twice.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
     for candidate in [_builtins(), *map(_installed, _find_entry_points()), *map(_given, plugins)]:
@@ -49,7 +49,7 @@ def _load(candidate: _Candidate, manager: pluggy.PluginManager, registry: Regist
         claims = _collect_claims(candidate, manager, registry)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        _log.warning("plugin '%s' of %s could not be loaded and is ignored: %s", owner.plugin, owner, reason)
+        _log.debug("plugin '%s' of %s could not be loaded and is ignored: %s", owner.plugin, owner, reason)
         return PluginStatus(owner, "failed", reason)
     for table, claim in claims:
         table.claim(claim)
