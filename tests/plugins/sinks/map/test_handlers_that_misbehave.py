@@ -210,7 +210,7 @@ def test_a_handler_that_swallows_its_cancellation_for_ever_is_left_behind_with_a
         while True:
             try:
                 await asyncio.sleep(3_600)
-            except BaseException:
+            except asyncio.CancelledError:
                 continue
 
     async def story():

@@ -75,7 +75,7 @@ class WorkerPool:
                 "%d handlers have not ended %g s after they were cancelled: left behind", len(running), CLOSE_SECONDS
             )
         for worker in running:
-            asyncio.tasks._unregister_task(worker)  # asyncio.run would cancel it again, and wait without end
+            asyncio._unregister_task(worker)  # asyncio.run would cancel it again, and wait without end
 
     def _on_ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
