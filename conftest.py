@@ -87,7 +87,11 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs Spark where pyspark or Java is missing, with one line that says so; where CI=true that is a failure."""
+    """The sample Spark job comes first: it waits for Java while the other worker goes on.
+
+    What needs Spark is skipped where pyspark or Java is missing, with one line that says so; where CI=true that is a failure.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("sample") is None)
     needing = [item for item in items if item.get_closest_marker("spark")]
     if not needing:
         return
