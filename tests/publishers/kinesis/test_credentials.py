@@ -7,12 +7,13 @@ from aiohttp import web
 from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
-from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis import KinesisClient, sdk_internals
 from recordpublisher.publishers.kinesis.checked_credentials import CheckedCredentials
 from recordpublisher.publishers.kinesis.credentials import profile_session, provider_name
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing import run_virtual
 
+from processes.process_faults import is_alive
 from servers.scripted_kinesis import PROPERTIES
 
 PREFIX = "aws.credentials.provider"
@@ -267,6 +268,43 @@ async def test_a_renewal_by_a_credential_process_without_usable_keys_raises_our_
     (tmp_path / "response").write_text(printed)
     with pytest.raises(CredentialRetrievalError):
         await credentials.get_frozen_credentials()
+
+
+async def until(condition):
+    """Wait, for 5 s at most."""
+    for _ in range(250):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it did not come true")
+
+
+@pytest.mark.parametrize("source", ["", "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n"])
+@pytest.mark.parametrize("ends", ["by its time", "by cancellation"])
+async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started(tmp_path, monkeypatch, source, ends):
+    monkeypatch.setattr(sdk_internals, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
+    pids, script = tmp_path / "pids", tmp_path / "helper"
+    script.write_text(f"#!/bin/sh\nsleep 100 &\necho $! > {pids}.new\nmv {pids}.new {pids}\nsleep 101\n")
+    script.chmod(0o755)
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {script}\n{source}")
+    session = profile_session(Properties({f"{PREFIX}.profile.name": "role" if source else "p"}))
+
+    loading = asyncio.create_task(session.get_credentials())
+    if source:
+        loading = asyncio.create_task(frozen(loading))
+    await until(pids.exists)
+    if ends == "by cancellation":
+        loading.cancel()
+    await asyncio.wait([loading])
+
+    await until(lambda: not is_alive(int(pids.read_text())))
+    if ends == "by its time":
+        assert "the credential_process has not ended within 1 s" in str(loading.exception())
+
+
+async def frozen(loading):
+    """A role is assumed when it is needed."""
+    return await (await loading).get_frozen_credentials()
 
 
 @pytest.mark.parametrize("name", ["accesskeyid", "secretkey", "sessiontoken"])

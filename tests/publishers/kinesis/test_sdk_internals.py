@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioAssumeRoleProvider, AioProcessProvider, AioProfileProviderBuilder
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser
 from aiobotocore.session import AioSession
@@ -24,9 +25,13 @@ OF_CLASSES = [
     (AioJSONParser, "_parse_body_as_json"),
     (AioJSONParser, "_parse_shape"),
     (AioAWSResponse, "_content_prop"),
+    (AioSession, "_create_credential_resolver"),
+    (AioProfileProviderBuilder, "_create_process_provider"),
 ]
 OF_INSTANCES = {
     "AioSession._credentials": AioSession,
+    "AioProcessProvider._popen": lambda: AioProcessProvider("default", dict),
+    "AioAssumeRoleProvider._profile_provider_builder": lambda: AioAssumeRoleProvider(dict, None, {}, "default"),
     "AIOHTTPSession._proxy_config": AIOHTTPSession,
     "AIOHTTPSession._sessions": AIOHTTPSession,
     "AioAWSResponse._content": lambda: AioAWSResponse("", 200, {}, None),

@@ -29,7 +29,7 @@ from ..properties.groups.access import (
 )
 from ..properties.properties import Properties
 from .checked_credentials import CheckedCredentials, check_keys, is_header_text, sdk_errors
-from .sdk_internals import BoundedHttpSession, forget_credentials
+from .sdk_internals import BoundedHttpSession, bound_credential_processes, forget_credentials
 
 
 def provider_name(properties: Properties) -> str:
@@ -143,6 +143,11 @@ class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
     def __init__(self, profile: str | None = None) -> None:
         super().__init__(profile=profile)
         self.set_default_client_config(AioConfig(http_session_cls=BoundedHttpSession))
+
+    def _create_credential_resolver(self) -> Any:
+        resolver = super()._create_credential_resolver()
+        bound_credential_processes(resolver)
+        return resolver
 
     def create_client(self, *arguments: Any, **settings: Any) -> Any:
         """A client, as a context manager."""

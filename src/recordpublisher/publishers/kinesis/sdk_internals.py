@@ -4,6 +4,10 @@ The classes replace methods of the SDK's; the functions return None where a vers
 makes the call itself.
 """
 
+import asyncio
+import contextlib
+import os
+import signal
 import ssl
 from collections.abc import AsyncIterable
 from typing import Any
@@ -11,12 +15,16 @@ from typing import Any
 import aiohttp
 import msgspec
 from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.credentials import AioProcessProvider
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
-from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+from botocore.exceptions import ConnectionClosedError, CredentialRetrievalError, ReadTimeoutError
 
 from .codec.response_decoders import RESPONSE_DECODERS
 from .error_mapping import MalformedResponseError, check_response_size
+
+PROCESS_SECONDS = 60.0
+"""For one `credential_process`, as in the AWS SDK for Go; this SDK would wait for ever."""
 
 
 def http_session_of(client: Any) -> Any | None:
@@ -37,6 +45,54 @@ def tls_context_for(http_session: Any, url: str) -> ssl.SSLContext | None:
 def forget_credentials(session: Any) -> None:
     """Let an SDK session load its credentials again at the next call."""
     session._credentials = None
+
+
+def bound_credential_processes(resolver: Any) -> None:
+    """Let the SDK's chain of credentials start each `credential_process` as `CredentialProcess`, also that of a role's source profile."""
+    for provider in getattr(resolver, "providers", ()):
+        if isinstance(provider, AioProcessProvider):
+            provider._popen = CredentialProcess.start
+        builder: Any = getattr(provider, "_profile_provider_builder", None)
+        if create := getattr(builder, "_create_process_provider", None):
+            builder._create_process_provider = lambda profile_name, create=create: _bounded(create(profile_name))
+
+
+def _bounded(provider: Any) -> Any:
+    provider._popen = CredentialProcess.start
+    return provider
+
+
+class CredentialProcess:
+    """A `credential_process` in a process group of its own, which ends with the wait for it: what it has started would be left behind."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, *command: str, **pipes: Any) -> "CredentialProcess":
+        """Start a command."""
+        return cls(await asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code."""
+        return self._process.returncode
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """What it has printed, when it has ended. Raises: CredentialRetrievalError when it takes too long."""
+        try:
+            async with asyncio.timeout(PROCESS_SECONDS):
+                return await self._process.communicate()
+        except (Exception, asyncio.CancelledError) as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._process.communicate()  # until its pipes are closed
+            if isinstance(error, TimeoutError):
+                reason = f"the credential_process has not ended within {PROCESS_SECONDS:g} s: run it by hand"
+                raise CredentialRetrievalError(provider="credential_process", error_msg=reason) from error
+            raise
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
