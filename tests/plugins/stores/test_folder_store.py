@@ -3,6 +3,7 @@
 import errno
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_link_to_a_folder_that_does_not_exist_is_refused(tmp_path):
 def pauses(monkeypatch):
     """The pauses between attempts, in seconds; none is waited for."""
     waited = []
-    monkeypatch.setattr("recordpublisher.plugins.stores.folder.time.sleep", waited.append)
+    monkeypatch.setattr("recordpublisher.plugins.stores.folder.time", SimpleNamespace(sleep=waited.append))
     return waited
 
 
