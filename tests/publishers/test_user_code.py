@@ -39,7 +39,7 @@ async def test_stop_iteration_in_a_thread_becomes_an_error_that_a_future_can_hol
     def stop():
         raise StopIteration(5)
 
-    with pytest.raises(RuntimeError, match="the function raised StopIteration: StopIteration: 5"):
+    with pytest.raises(RuntimeError, match="the function raised StopIteration: 5"):
         await UserFunction("function", stop, "a function")()
 
 

@@ -75,8 +75,9 @@ class UserFunction:
     def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except StopIteration as error:  # the future of a thread cannot hold it: the caller would wait for ever
-            raise RuntimeError(f"the function raised StopIteration: {describe_error(error)}") from error
+        except (StopIteration, SystemExit) as error:
+            # the future of a thread cannot hold the first: the caller would wait for ever; the second would end the process without a word
+            raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
 def describe_error(error: BaseException) -> str:

@@ -49,11 +49,12 @@ async def test_what_a_plain_function_returns_is_awaited():
     assert seen == [[b"a"]]
 
 
-async def test_a_plain_function_that_raises_stop_iteration_ends_the_write():
+@pytest.mark.parametrize("raised", [StopIteration, SystemExit])
+async def test_a_plain_function_that_raises_what_would_end_python_ends_the_write(raised):
     def stop(one):
-        raise StopIteration
+        raise raised(3)
 
-    with pytest.raises(RuntimeError, match="raised StopIteration"):
+    with pytest.raises(RuntimeError, match=f"raised {raised.__name__}: 3"):
         await CallbackSink(function=stop).write(batch(b"a"))
 
 
