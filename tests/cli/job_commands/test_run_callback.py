@@ -53,3 +53,49 @@ def test_an_error_of_user_code_is_logged_with_its_traceback_once(caplog):
     log_traceback(caught.value)
     (line,) = caplog.records
     assert line.exc_info[1] is caught.value
+
+
+ENDS_WITH_A_CALL = """
+import asyncio, logging, sys, time
+from recordpublisher.cli.job_commands import run
+from recordpublisher.plugins.sinks.callback import CallbackSink
+from recordpublisher.plugins.sinks.map import MapSink
+
+logging.basicConfig()
+run.LEAVE_SECONDS = 0.2
+record = type("Record", (), {})()
+
+async def job():
+    called = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def handle(record):
+        loop.call_soon_threadsafe(called.set)
+        time.sleep(30)
+
+    if sys.argv[1] == "map":
+        call = MapSink(handle)._handler.call
+    else:
+        call = CallbackSink(function=handle).write
+    calling = asyncio.create_task(call(record))
+    await called.wait()
+    calling.cancel()
+
+asyncio.run(job())
+run.leave_threads_behind(5)
+"""
+
+
+@pytest.mark.parametrize("sink", ["map", "callback"])
+def test_a_handler_that_hangs_in_a_thread_does_not_hold_the_end_of_a_job(sink):
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WITH_A_CALL, sink],
+        env=process_environment(),
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+
+    assert "calls of user code still run 0.2 s after the job's end: they are left behind" in done.stderr
+    assert done.returncode == 5

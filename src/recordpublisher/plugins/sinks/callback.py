@@ -1,6 +1,7 @@
 """CallbackSink: passes each batch to a function of the user."""
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
@@ -29,7 +30,9 @@ class CallbackSink(Sink):
         """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails,
         and for a generator."""
         self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
-        self._call = UserFunction("function", self._function, _VALID)
+        # of its own: `asyncio.run` waits for the event loop's threads, also for a function that never returns
+        threads = ThreadPoolExecutor(1, "recordpublisher-callback")
+        self._call = UserFunction("function", self._function, _VALID, threads)
 
     def checks(self) -> Checks:
         """The function was imported."""
