@@ -12,12 +12,13 @@ from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..data_fetcher import DataFetcher
 from ..stream_names import streams_argument
 from .outage_retries import outlasted_minutes
-from .termination import call_on_eof, stop_on_signals
+from .termination import call_on_eof, stop_on_signals, tell_what_drains
 
 log = logging.getLogger("recordpublisher.run")
 _REPORT_SECONDS = 1.0
@@ -43,10 +44,12 @@ async def run_subtask(
 
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
+    telling: list[asyncio.Task[None]] = []
 
     def drain() -> None:
         draining.set()
         log.info("subtask %d is draining", subtask)
+        telling.append(asyncio.create_task(tell_what_drains(subtask, properties.value(SINK))))
         fetcher.stop()
         if opening is not None:
             opening.cancel()  # nothing was read yet, and the service may be silent for minutes

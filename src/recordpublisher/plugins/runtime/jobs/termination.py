@@ -1,6 +1,7 @@
 """How a job's process ends: the first SIGTERM or SIGINT drains, the second ends it at once; exit codes."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from recordpublisher.publishers.errors import RecordPublisherError
 
 FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes."""
+NOTICE_SECONDS = 10.0
+log = logging.getLogger("recordpublisher.run")
 
 
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
@@ -39,6 +42,21 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
             ended()
 
     loop.add_reader(descriptor, readable)
+
+
+async def tell_what_drains(subtask: int, sink: str | None) -> None:
+    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled."""
+    waited = 0.0
+    while True:
+        await asyncio.sleep(NOTICE_SECONDS)
+        waited += NOTICE_SECONDS
+        log.warning(
+            "subtask %d has been draining for %.0f s: it waits for the sink '%s' (a handler that runs, a lock in a database). "
+            "A second signal ends it at once; what came after the last checkpoint is then read again",
+            subtask,
+            waited,
+            sink,
+        )
 
 
 class SubtaskFailedError(RecordPublisherError):
