@@ -40,7 +40,9 @@ def tables(draw):
         if key not in leases and draw(st.booleans()):
             stream = key.rpartition("/")[0]
             kin = st.lists(st.sampled_from(KIN), unique=True).map(
-                lambda ids, stream=stream: tuple(f"{stream}/{each}" for each in ids)
+                lambda ids, key=key, stream=stream: tuple(
+                    f"{stream}/{each}" for each in ids if f"{stream}/{each}" != key
+                )
             )
             if draw(st.booleans()):
                 leases[key] = Lease(None, draw(st.integers(0, 9)), True, draw(times), draw(kin))
@@ -151,4 +153,19 @@ def test_a_document_that_cannot_be_read_names_its_place(read, value, reason):
 def test_a_start_without_what_it_needs_is_refused(start):
     table = {"format": 1, "version": 1, "writer": "w", "start": start, "workers": [], "leases": {}}
     with pytest.raises(StateError, match=r"group/x in y cannot be read: .*\$.start"):
+        table_from_bytes(json.dumps(table).encode(), "group/x in y")
+
+
+@pytest.mark.parametrize(
+    ("shard_id", "lease", "reason"),
+    [
+        ("shardId-" + "1" * 5_000, {}, "'shardId-1{72}'... is no shard id: it has 5008 characters"),
+        ("a", {"ended": True, "children": ["a"]}, "s/a is its own child"),
+        ("a", {"parents": ["a"]}, "s/a is its own parent"),
+    ],
+)
+def test_a_lease_that_no_shard_can_have_is_refused(shard_id, lease, reason):
+    leases = {"s": {shard_id: {"epoch": 1, **lease}}}
+    table = {"format": 1, "version": 1, "writer": "w", "start": "LATEST", "workers": [], "leases": leases}
+    with pytest.raises(StateError, match=f"group/x in y cannot be read: {reason}"):
         table_from_bytes(json.dumps(table).encode(), "group/x in y")

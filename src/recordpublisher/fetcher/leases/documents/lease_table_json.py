@@ -12,6 +12,9 @@ from . import json_documents
 from .group_job import StoredJob
 from .lease_table import Lease, LeaseTable
 
+_LONGEST_SHARD_ID = 1_000
+"""Characters. Those of Kinesis have 128 at most; a plugin's may have more."""
+
 
 def table_to_bytes(table: LeaseTable) -> bytes:
     """As JSON. An owned shard is `[index of its owner, epoch]`, any other an object."""
@@ -37,6 +40,11 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
     if any(isinstance(lease, tuple) and lease[0] >= len(stored.workers) for _, lease in stored.by_shard()):
         raise unreadable(place, "a lease has an owner that is not among its workers")
     leases = {shard: _lease_of(shard, lease, stored.workers) for shard, lease in stored.by_shard()}
+    for shard, lease in leases.items():
+        if len(shard_id := shard.rpartition("/")[2]) > _LONGEST_SHARD_ID:
+            raise unreadable(place, f"{shard_id[:80]!r}... is no shard id: it has {len(shard_id)} characters")
+        if shard in lease.children or shard in lease.parents:
+            raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
     start, job = start_of(stored.start), None if stored.job is None else stored.job.job
     return LeaseTable(stored.version, stored.writer, start, leases, frozenset(stored.drained), job)
 
