@@ -20,7 +20,8 @@ from recordpublisher.publishers.shards import Shard
 from ..outages import OutageWatch
 from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
-from .rejected_rows import RejectedRows, check_folder, dead_letter_sink
+from .dead_letters import check_folder, dead_letter_sink
+from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of
 from .write_options import WriteOptions

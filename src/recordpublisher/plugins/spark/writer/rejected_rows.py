@@ -1,99 +1,22 @@
 """Rows that cannot be put: they become dead letters if the job has a sink for them; otherwise they are counted (S7, K3)."""
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.bad_record_handler import dead_letter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
-from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
-from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.kinesis.failure_handler import VALIDATION_EXCEPTION, FailedRecord
-from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import choice, text
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
 
 from .columns import WriteColumns, data_of
 from .row_ids import IdField, RowIds
-
-_GROUP = "Spark"
-FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
-
-ON_FAILURE = choice(
-    "flink.spark.write.onfailure",
-    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters` (S7). "
-    "Option `onFailure`.",
-    "FAIL",
-    ("FAIL", "SKIP", "DEAD_LETTER"),
-    group=_GROUP,
-    aliases=("onFailure",),
-)
-DEAD_LETTERS = text(
-    "flink.spark.write.deadletters",
-    "A folder for rows that can never be written, seen by every executor and for this query alone: JSON lines. Short for "
-    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
-    group=_GROUP,
-    aliases=("deadLetters",),
-)
-
-
-def with_dead_letters(properties: Properties) -> Properties:
-    """The properties with `deadLetters` replaced by those that it stands for. Raises: ConfigurationError when others contradict it."""
-    folder = properties.value(DEAD_LETTERS)
-    if folder is None:
-        return properties
-    if "://" in folder:
-        valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
-        raise ConfigurationError("deadLetters", folder, valid)
-    policy = properties.value(ON_FAILURE)
-    if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
-        raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
-    for key, value in properties.with_prefix(DEAD_LETTER).items():
-        raise ConfigurationError(DEAD_LETTER.key + key, value, "this or the option deadLetters, not both")
-    expanded = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
-    return properties.merged(expanded)
-
-
-def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
-    """A function that makes the dead-letter sink of a task; None without one. Raises: ConfigurationError when the sink lacks a property."""
-    if properties.value(ON_FAILURE) != "DEAD_LETTER":
-        return None
-    _create_sink(properties)
-    return partial(_create_sink, properties)
-
-
-def check_folder(properties: Properties) -> None:
-    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError."""
-    folder = properties.value(DEAD_LETTERS)
-    if folder is None:
-        return
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        problem = "" if os.access(folder, os.W_OK) else "no right to write"
-    except OSError as error:
-        problem = str(error)
-    if problem:
-        raise ConfigurationError("deadLetters", folder, "a folder that every executor can write", reason=problem)
-
-
-def _create_sink(properties: Properties) -> Sink:
-    made = build_dead_letter_sink(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
-    if made is None:
-        raise ImpossibleStateError("the policy DEAD_LETTER has no sink")
-    return made
-
 
 LOG = logging.getLogger("recordpublisher.spark")
 _NO_STATE = Checkpoint({})

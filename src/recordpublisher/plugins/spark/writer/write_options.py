@@ -15,7 +15,7 @@ from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
 from ..options.unknown_options import is_option, warn_of_unknown_options
 from ..outages import MAX_OUTAGE
-from .rejected_rows import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
+from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 _GROUP = "Spark"
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
