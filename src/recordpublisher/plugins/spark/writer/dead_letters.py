@@ -1,4 +1,4 @@
-"""Options for rows that cannot be put, and the dead-letter sink that they name (S7). It needs no pyarrow: the table of properties is made of it."""
+"""Options for rows that cannot be put, and the dead-letter sink that they name (S7). Without pyarrow: a list of properties needs none."""
 
 import os
 from collections.abc import Callable
