@@ -138,6 +138,16 @@ class WorkerPositionsContract(Contract[SinkCase]):
         await first.positions.forget("nobody")
 
     @on_worker
+    async def test_a_worker_that_joins_once_more_commits_on(self, case: SinkCase, first: _Process) -> None:
+        """The answer of its first attempt was lost: nothing of what it commits later may be taken for an earlier commit."""
+        await first.positions.commit(_state(0), [])
+        await first.positions.join("first")
+        await first.write("a", 1)
+        await first.positions.commit(_state(1), [_A])
+        assert list(await case.written()) == [b"1"]
+        assert await first.positions.read("first") == _state(1)
+
+    @on_worker
     async def test_positions_of_workers_and_of_subtasks_are_not_mixed(self, case: SinkCase, first: _Process) -> None:
         """A start with a fixed number of subtasks does not begin beside the positions of a group."""
         await first.positions.commit(_state(0), [])

@@ -51,6 +51,20 @@ async def test_the_first_worker_creates_the_table_and_takes_every_shard():
 
 
 @virtual
+async def test_a_worker_commits_nothing_before_it_has_joined():
+    """Its sink may hear of the same worker once more, when the store of the group did not answer."""
+    async with group_of() as group:
+        committed = []
+
+        async def commit(*positions):
+            committed.append(positions)
+
+        group.join("a")._checkpoints._positions.commit = commit
+        await group.workers["a"].checkpoint(may_be_partial=True)
+        assert committed == []
+
+
+@virtual
 async def test_a_worker_that_joins_gets_its_share_with_the_positions():
     async with group_of("a") as group:
         group.readers["a"].positions = dict.fromkeys(group.readers["a"].positions, 7)

@@ -89,6 +89,7 @@ class Worker:
             self._owned, readers, self._heartbeat, functools.partial(self.checkpoint, may_be_partial=True)
         )
         self._look_now = asyncio.Event()
+        self._has_joined = False
 
     async def run(self) -> None:
         """Take part in the group. Returns after `leave`.
@@ -97,6 +98,7 @@ class Worker:
         """
         first = functools.partial(self._retry, self._join)
         await join_group(first, self._heartbeat, self._clock, self._settings.duration)
+        self._has_joined = True
         tasks = [
             asyncio.ensure_future(work)
             for work in (self._send_heartbeats(), self._watch_group(), self._giver.run(self._retry))
@@ -145,10 +147,12 @@ class Worker:
                 await self._heartbeat.seal()
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it.
+        """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it. Nothing before it has joined.
 
         Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
         """
+        if not self._has_joined:
+            return
         await self._checkpoints.take_checkpoint(may_be_partial=may_be_partial)
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:

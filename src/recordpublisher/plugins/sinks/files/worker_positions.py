@@ -58,7 +58,7 @@ class FileWorkerPositions(WorkerPositions):
         Raises: StateError, StoreUnavailableError.
         """
         self._on_join()
-        self._life = life = _Life(worker)
+        self._life = life = self._life if worker == self._life.worker else _Life(worker)
         for name, found in (await self._store.list("")).items():
             await asyncio.to_thread(self._staged.finish, self._entry(name, found).files)
         try:

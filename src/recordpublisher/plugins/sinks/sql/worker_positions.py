@@ -121,7 +121,8 @@ class SqlWorkerPositions(WorkerPositions):
 
     async def join(self, worker: str) -> None:
         """Insert the worker's row; its name is that of the session from now on. Raises: RetriesExhaustedError."""
-        self._worker, self._commits = worker, 0
+        if worker != self._worker:  # else its row may count commits: a lower number would be taken for one of them
+            self._worker, self._commits = worker, 0
         self._buffer.reset()
         self._database.name_session(self._table.session_name(worker))
         await self._database.transaction(partial(self._table.join, worker=worker))
