@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .columns.chosen_columns import SPARK_SCHEMA
+from .columns.read_schema import SPARK_SCHEMA
 from .options.positions import END_OPTION, ENDING_POSITION, ReadPositions
 from .options.spark_options import SparkOptions
 from .options.starts import starts_by_shard, with_starts

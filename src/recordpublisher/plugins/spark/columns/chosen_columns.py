@@ -7,12 +7,7 @@ import pyarrow as pa
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .arrow_rows import ARROW_SCHEMA
-
-SPARK_SCHEMA = (
-    "stream STRING, shardId STRING, partitionKey STRING, explicitHashKey STRING, sequenceNumber STRING, subSequenceNumber LONG, "
-    "approximateArrivalTimestamp TIMESTAMP, eventTime TIMESTAMP, data BINARY"
-)
-
+from .read_schema import SPARK_SCHEMA
 
 _TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
 _SPARK_NAMES = {"bigint": "LONG"}
