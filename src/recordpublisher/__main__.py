@@ -1,9 +1,15 @@
 """`python -m recordpublisher` and the `recordpublisher` command."""
 
+import logging
+import os
 import sys
+import threading
+import time
 from importlib.util import find_spec
 
 from .extras import install_command
+
+LEAVE_SECONDS = 10.0
 
 
 def main() -> None:
@@ -13,7 +19,26 @@ def main() -> None:
         sys.exit(2)
     from .cli.app import app
 
-    app(prog_name="recordpublisher")
+    try:
+        app(prog_name="recordpublisher")
+    except SystemExit as end:
+        leave_threads_behind(end.code if isinstance(end.code, int) else 0)
+        raise
+
+
+def leave_threads_behind(code: int) -> None:
+    """The command is done: end the process with this exit code if it has not ended some seconds later.
+
+    Python waits at its end for all calls in threads, also for a function of the user that never returns. A thread cannot be ended.
+    """
+
+    def leave() -> None:
+        time.sleep(LEAVE_SECONDS)
+        log = logging.getLogger("recordpublisher.command")
+        log.error("calls of user code still run %g s after the end: they are left behind", LEAVE_SECONDS)
+        os._exit(code)
+
+    threading.Thread(target=leave, name="recordpublisher-end", daemon=True).start()
 
 
 if __name__ == "__main__":

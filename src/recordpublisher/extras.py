@@ -1,7 +1,7 @@
 """How an extra of this package is installed: from the package index, or from the checkout or file that it was installed from."""
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distributions
 from urllib.parse import unquote, urlsplit
 
 PACKAGE = "recordpublisher"
@@ -23,8 +23,6 @@ def install_command_of(direct_url: str | None, extra: str) -> str:
 
 
 def _direct_url() -> str | None:
-    """What pip noted of an installation that is not from the index."""
-    try:
-        return distribution(PACKAGE).read_text("direct_url.json")
-    except PackageNotFoundError:
-        return None
+    """What pip noted of an installation that is not from the index. A build may have left metadata without it beside the source."""
+    noted = (found.read_text("direct_url.json") for found in distributions(name=PACKAGE))
+    return next(filter(None, noted), None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.extras import install_command_of
+from recordpublisher.extras import install_command, install_command_of
 
 FOLDER = '{"url": "file:///home/me/record%20publisher", "dir_info": {"editable": EDITABLE}}'
 WHEEL = '{"url": "file:///tmp/recordpublisher-0.1.0-py3-none-any.whl", "archive_info": {}}'
@@ -20,3 +20,11 @@ WHEEL = '{"url": "file:///tmp/recordpublisher-0.1.0-py3-none-any.whl", "archive_
 )
 def test_an_extra_is_installed_from_where_the_package_came(direct_url, command):
     assert install_command_of(direct_url, "sql") == command
+
+
+def test_metadata_that_a_build_left_beside_the_source_hide_nothing(tmp_path, monkeypatch):
+    before = install_command("sql")
+    (tmp_path / "recordpublisher.egg-info").mkdir()
+    (tmp_path / "recordpublisher.egg-info/PKG-INFO").write_text("Name: recordpublisher\nVersion: 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_command("sql") == before

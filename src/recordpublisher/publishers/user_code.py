@@ -18,6 +18,7 @@ MAX_REASON = 1_000
 """Characters of an error that go into a message or a log line."""
 _OWN_CODE = str(Path(__file__).parents[1])
 _PYTHONS_CODE = sysconfig.get_path("stdlib")
+_LOGGED = "_recordpublisher_logged"
 _NEVER_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
@@ -108,6 +109,12 @@ class AsyncPort:
 def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
     """Log what user code raised, with its traceback. `shard`: `Shard.key`; `sequence_number`: of the record, or of the first one."""
     log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number))
+    setattr(error, _LOGGED, True)
+
+
+def was_logged(error: BaseException) -> bool:
+    """Whether `log_user_error` has logged it."""
+    return hasattr(error, _LOGGED)
 
 
 def for_log(error: BaseException) -> BaseException | None:

@@ -1,11 +1,13 @@
 """`recordpublisher run` and `doctor` as the installed command: where a job's function is found."""
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
 from recordpublisher.cli.job_commands.run import log_traceback
+from recordpublisher.publishers.user_code import log_user_error
 
 from processes.command_line import process_environment
 
@@ -42,27 +44,38 @@ def test_a_function_of_the_current_folder_is_found_behind_installed_modules(tmp_
     assert done.returncode == exit_code
 
 
-def test_an_error_of_user_code_is_logged_with_its_traceback_once(caplog):
+def error_of_the_user() -> ZeroDivisionError:
     def broken():
         raise ZeroDivisionError("boom")
 
     with pytest.raises(ZeroDivisionError) as caught:
         broken()
-    log_traceback(caught.value)
-    caught.value.add_note("where it was logged")
-    log_traceback(caught.value)
+    return caught.value
+
+
+def test_an_error_of_user_code_is_logged_with_its_traceback(caplog):
+    error = error_of_the_user()
+    error.add_note("what the user says of it")
+    log_traceback(error)
     (line,) = caplog.records
-    assert line.exc_info[1] is caught.value
+    assert line.exc_info[1] is error
+
+
+def test_an_error_that_was_logged_with_its_record_is_not_logged_again(caplog):
+    error = error_of_the_user()
+    log_user_error(logging.getLogger("recordpublisher"), error, "the sink failed", "orders/a", "1")
+    log_traceback(error)
+    assert [line.message for line in caplog.records] == ["the sink failed"]
 
 
 ENDS_WITH_A_CALL = """
 import asyncio, logging, sys, time
-from recordpublisher.cli.job_commands import run
+import recordpublisher.__main__ as command_line
 from recordpublisher.plugins.sinks.callback import CallbackSink
 from recordpublisher.plugins.sinks.map import MapSink
 
 logging.basicConfig()
-run.LEAVE_SECONDS = 0.2
+command_line.LEAVE_SECONDS = 0.2
 record = type("Record", (), {})()
 
 async def job():
@@ -82,7 +95,7 @@ async def job():
     calling.cancel()
 
 asyncio.run(job())
-run.leave_threads_behind(5)
+command_line.leave_threads_behind(5)
 """
 
 
@@ -97,5 +110,5 @@ def test_a_handler_that_hangs_in_a_thread_does_not_hold_the_end_of_a_job(sink):
         check=False,
     )
 
-    assert "calls of user code still run 0.2 s after the job's end: they are left behind" in done.stderr
+    assert "calls of user code still run 0.2 s after the end: they are left behind" in done.stderr
     assert done.returncode == 5

@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,13 +22,14 @@ from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.user_code import for_log
+from recordpublisher.publishers.user_code import for_log, was_logged
 
-from ..execution import arguments_as_options, exit_code, one_line
+from ..execution import arguments_as_options, one_line
 from ..logs import TextLines, given_log_options, logs_json
 from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
 
 log = logging.getLogger("recordpublisher.run")
+_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
 def run(
@@ -95,9 +95,7 @@ def run(
             options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
-        leave_threads_behind(0)
     except Exception as error:
-        leave_threads_behind(exit_code(error))
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
         # the sink is the user's: its errors are reported like the library's, and with the calls that led to them
@@ -105,26 +103,9 @@ def run(
         raise RecordPublisherError(one_line(error)) from error
 
 
-LEAVE_SECONDS = 10.0
-
-
-def leave_threads_behind(code: int) -> None:
-    """The job has ended, and soon the process: end it with this exit code if it has not ended some seconds later.
-
-    Python waits at its end for all calls in threads, also for a handler that never returns. A thread cannot be ended.
-    """
-
-    def leave() -> None:
-        time.sleep(LEAVE_SECONDS)
-        log.error("calls of user code still run %g s after the job's end: they are left behind", LEAVE_SECONDS)
-        os._exit(code)
-
-    threading.Thread(target=leave, name="recordpublisher-end", daemon=True).start()
-
-
 def log_traceback(error: Exception) -> None:
-    """Log which calls of user code led to the error. One with a note was logged already, where its record was known."""
-    if for_log(error) is not None and not hasattr(error, "__notes__"):
+    """Log which calls of user code led to the error, if that was not done where its record was known."""
+    if for_log(error) is not None and not was_logged(error):
         log.error("the job failed", exc_info=for_log(error))
 
 
@@ -195,10 +176,6 @@ async def _supervise(
         if metrics_folder is not None:
             options = [*options, "--metrics-folder", str(metrics_folder)]
         await Supervisor([*command, *options], job_properties, parallelism, meter.update).run()
-
-
-log = logging.getLogger("recordpublisher.run")
-_LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
 def configure_logging(verbose: bool) -> Any:
