@@ -14,7 +14,7 @@ from servers.moto_server import serve_moto
 from servers.tcp_relay import relay_to
 
 pytestmark = [pytest.mark.compare, pytest.mark.timeout(900)]
-COUNT, ALONE = 2_000, 10
+COUNT = 2_000
 
 
 def credentials(moto, account):
@@ -50,8 +50,7 @@ async def test_every_user_record_of_its_aggregates_is_read_with_its_keys(tmp_pat
         number: f"key-{number % 50}" for number in range(COUNT)
     }
     assert sum(shard["numberOfAggregatedRecords"] for shard in shards) < COUNT / 10
-    # the service does not return that of a record that was put alone, as the first ones are
-    hash_keys = {int(each.data): each.explicit_hash_key for each in sink.records if int(each.data) >= ALONE}
-    assert hash_keys == {
-        number: str(2**128 * (number % 7) // 7) if number % 5 == 0 else None for number in range(ALONE, COUNT)
-    }
+    # the service does not return that of a record that was put alone, as the first ones are, and the last of a shard may be
+    aggregated = {int(each.data): each.explicit_hash_key for each in sink.records if each.sub_sequence_number >= 0}
+    assert len(aggregated) > COUNT * 0.9
+    assert aggregated == {number: str(2**128 * (number % 7) // 7) if number % 5 == 0 else None for number in aggregated}
