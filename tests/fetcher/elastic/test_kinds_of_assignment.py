@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.first_group import store_as_group
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, create_table
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore, write_first_table
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
@@ -89,7 +89,7 @@ def test_a_subtask_that_begins_at_the_same_moment_as_a_group_goes_and_leaves_not
     async def story():
         store = MemoryStore()
         states = SnapshotStore(store)
-        at_the_first_write(store, "subtask-0", lambda: create_table(GroupStore(store), LeaseTable()))
+        at_the_first_write(store, "subtask-0", lambda: write_first_table(GroupStore(store), LeaseTable()))
         with pytest.raises(StateError, match="STATIC does not go on from these"):
             await states.open_generation(0)
         return await store.list_names("subtask-"), await GroupStore(store).read_table()

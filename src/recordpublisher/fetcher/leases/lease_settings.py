@@ -1,4 +1,4 @@
-"""LeaseSettings: the times of a group. All follow from the lease duration."""
+"""LeaseSettings: what all workers of a group go by: its times, which follow from the lease duration, and positions in a part."""
 
 from dataclasses import dataclass
 

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from .group_store import GroupStore, create_table
+from .group_store import GroupStore, write_first_table
 from .lease_table import Lease, LeaseTable
 from .position_part import PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord
@@ -42,7 +42,7 @@ async def store_as_group(store: ConditionalStore, states: Mapping[str, ShardStat
     leases = {shard: _lease(shard, states, worker) for shard in states}
     table = LeaseTable(FIRST_VERSION, worker, StartingPosition.trim_horizon(), leases)
     try:
-        await create_table(group, table)
+        await write_first_table(group, table)
     except ConflictError as error:
         await group.delete_worker(worker)
         raise exists from error

@@ -177,7 +177,7 @@ class OwnDocument(Generic[D]):
         raise StoreUnavailableError(f"{self._name} was refused {MAX_ATTEMPTS} times")
 
 
-async def create_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
+async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[LeaseTable]:
     """Write the first lease table. Raises: ConflictError when there is one; StateError for positions of subtasks (E10).
 
     The look for subtasks comes after the write: a subtask that starts later sees the table, and one that has not seen it is seen here.

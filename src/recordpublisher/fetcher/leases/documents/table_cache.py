@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
 from .group_job import GroupJob
-from .group_store import GroupStore, Stored, create_table
+from .group_store import GroupStore, Stored, write_first_table
 from .lease_table import LeaseTable
 
 MAX_AGE_SECONDS = 60.0
@@ -65,7 +65,7 @@ class TableCache:
         read_at, self._read_at = self._read_at, -math.inf
         try:
             if self._stored is None:
-                written = await create_table(self._group, table)
+                written = await write_first_table(self._group, table)
             else:
                 written = await self._group.write_table(table, self._stored.version)
         except ConflictError as error:

@@ -199,6 +199,11 @@ class SparkOptions:
         return self.publisher == "EFO"
 
     @property
+    def polling_publisher(self) -> str:
+        """What reads a batch once more, and looks for new data: fan-out polls there, since a subscription would end another one."""
+        return "POLLING" if self.is_fan_out else self.publisher
+
+    @property
     def metadata_key(self) -> str:
         """The option that `metadata_location` comes from."""
         return metadata_key(self.properties)

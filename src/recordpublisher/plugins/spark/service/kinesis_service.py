@@ -111,7 +111,7 @@ class KinesisService:
         """Watch by polling, also in a fan-out job: a subscription would be preempted by that of the next batch."""
         if self._watch is not None:
             return
-        publisher = "POLLING" if self._options.is_fan_out else self._options.publisher
+        publisher = self._options.polling_publisher
         properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
         key = ("watch", publisher, properties.value(GETRECORDS_INTERVAL))
         self._watch = NewDataWatch(

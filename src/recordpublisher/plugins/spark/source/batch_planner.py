@@ -19,7 +19,7 @@ from .plan import BatchPlan, PlanInputs, plan_batch
 from .progress import QueryProgress
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
-from .run import QueryRun, begin_run, check_location, dropped_streams, list_streams
+from .run import QueryRun, begin_run, check_location, dropped_streams, list_shards_now
 from .task_read import TaskPlan
 from .tasks import UnansweredReads, task_plans
 
@@ -91,7 +91,7 @@ class BatchPlanner:
             if step is not Decision.LIST:
                 return self._record(plan) if step is Decision.PLAN else self._note(plan, step)
             self._listed_at_batch = plan.offset.batch
-            list_streams(self.options, self.service)
+            list_shards_now(self.options, self.service)
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch, as planned. For a batch just planned this makes no call.

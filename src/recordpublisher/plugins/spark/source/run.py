@@ -44,14 +44,14 @@ def begin_run(
     )
     if not is_available_now:
         return QueryRun(lost)
-    list_streams(options, service)  # existing shards belong to the run, even if the discovery has not found them yet
+    list_shards_now(options, service)  # existing shards belong to the run, even if the discovery has not found them yet
     # the service's time is truncated to whole seconds: records of this second belong to the run
     arrival_ms = max(service.server_time_ms(stream) for stream in options.streams) + 1000
     return QueryRun(lost, AvailableNow(arrival_ms, reached.batch - 1))
 
 
-def list_streams(options: SparkOptions, service: PlanningPort) -> None:
-    """List all streams now; the listing is seen by `discovered_shards`."""
+def list_shards_now(options: SparkOptions, service: PlanningPort) -> None:
+    """List the shards of all streams now; the listing is seen by `discovered_shards`."""
     for stream in options.streams:
         service.list_shards(stream)
 

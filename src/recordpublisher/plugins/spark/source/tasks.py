@@ -28,9 +28,8 @@ def task_plans(
     With `lost_claims` they return no rows. The sink may have this batch already, and would then ignore other rows under its number; the
     records come with the next batch instead.
     """
-    replay_publisher = "POLLING" if options.is_fan_out else options.publisher
     may_subscribe = subscribes(offset, options) and consumer_arns is not None and not lost_claims
-    publisher = options.publisher if may_subscribe else replay_publisher
+    publisher = options.publisher if may_subscribe else options.polling_publisher
     groups = offset.tasks()
     return [
         TaskPlan(
@@ -39,7 +38,7 @@ def task_plans(
             shards=tuple(group),
             bounds=Bounds(max_records=0) if lost_claims else bounds_of(offset, group, len(groups), options),
             publisher=publisher,
-            replay_publisher=replay_publisher,
+            replay_publisher=options.polling_publisher,
             store_token=store_token,
             consumer_arns=consumer_arns or {},
             accepts_loss=accepts_data_loss(options.properties),

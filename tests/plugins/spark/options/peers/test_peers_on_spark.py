@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import boto3
 import pytest
 
 from spark_jobs.queries import WAIT_SECONDS, numbers, to_parquet
@@ -15,7 +16,7 @@ KEYS = ("aws.credentials.provider.basic.accesskeyid", "aws.credentials.provider.
 def run_once(spark, folder, options, name="run"):
     """A job of another connector has their options, and a place for claims; here it ends at the tip."""
     claims = str(folder / name / "claims")
-    reader = spark.readStream.format("kinesis").options(**options, metadataLocation=claims)
+    reader = spark.readStream.format("kinesis").options(**{**options, "metadataLocation": claims})
     frame = reader.load().selectExpr("cast(get_json_object(cast(data as string), '$.n') as long) as n")
     to_parquet(frame, folder / name, availableNow=True).awaitTermination()
     return numbers(spark, folder / name)
@@ -43,6 +44,29 @@ def test_a_job_of_qubole_starts_at_the_oldest_record_or_where_its_stored_positio
     }
     expected = sorted(json.loads(record.data)["n"] for record in (*first[3:], *second[4:]))
     assert run_once(spark, tmp_path, {**options, "startingposition": json.dumps(stored)}, "stored") == expected
+
+
+def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_horizon(spark, kinesis, tmp_path):
+    stream = kinesis("beginnings")
+    stream.put(40)
+    url, *keys = access(stream)
+    client = boto3.client(
+        "kinesis", "us-east-1", endpoint_url=url, aws_access_key_id=keys[0], aws_secret_access_key=keys[1]
+    )
+    listed = client.list_shards(StreamName=stream.name)["Shards"]
+    client.close()
+    numbers_of_beginnings = [shard["SequenceNumberRange"]["StartingSequenceNumber"] for shard in listed]
+    kinds = ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
+    start = {
+        shard["ShardId"]: {"iteratorType": kind, "iteratorPosition": number}
+        for shard, kind, number in zip(listed, kinds, numbers_of_beginnings, strict=True)
+    }
+    options = stream.options(tmp_path, startingPosition=json.dumps(start))
+    del options["flink.stream.initpos"]
+    assert run_once(spark, tmp_path, options) == list(range(40))
+    del options["metadataLocation"]
+    rows = spark.read.format("kinesis").options(**options).load().select("data").collect()
+    assert sorted(json.loads(row.data)["n"] for row in rows) == list(range(40))
 
 
 def test_a_job_of_awslabs_reads_what_comes_after_its_start(spark, kinesis, tmp_path):
