@@ -11,6 +11,8 @@ _PATTERNS = (
     re.compile(r"(://[^:/?#\s]*:)[^\s]*(?=@)"),
     # the same without a scheme, or with its slashes missing
     re.compile(r"((?:^|\s)(?!arn:)(?://)?[^:/?#\s@=]*:)(?!/)[^\s]*(?=@)"),
+    # anything else with a : before an @, unless that : follows a scheme or a drive, and a path comes after it
+    re.compile(r"((?:^|\s)(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:\s]*@[^@\s]*(?:\s|$)))\S*:)\S*(?=@)", re.IGNORECASE),
     # a user and a password without a host; digits alone are a port
     re.compile(r"(://[^:/?#\s@\[]*:)(?!\d*(?:[/?#\s]|$))[^/?#\s@]+(?=[/?#\s]|$)"),
     # a parameter of a URI

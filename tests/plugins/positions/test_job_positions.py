@@ -66,6 +66,11 @@ def test_the_positions_of_a_sink_are_read_and_not_written(endpoint, stream, job,
         use(given, lambda job: job.store({SHARD: state("17")}))
 
 
+def test_the_place_is_named_without_the_password():  # C3
+    uri = "postgresql://me:hunter2@127.0.0.1/shop"
+    assert JobPositions(rp.Properties({"flink.state.uri": uri})).place == "postgresql://me:******@127.0.0.1/shop"
+
+
 def test_a_job_without_any_place_is_refused():
     with pytest.raises(rp.ConfigurationError, match=r"flink.state.uri.*the sink keeps no positions"):
         JobPositions(rp.Properties({"flink.sink": "memory"}))

@@ -6,6 +6,7 @@ import aiohttp
 import msgspec
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..lag.job_snapshot import JobSnapshot
@@ -27,7 +28,7 @@ class HttpSnapshots:
             snapshot = msgspec.json.decode(await self._read(), type=JobSnapshot)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            raise RecordPublisherError(f"no running job serves {self._url}: {reason}") from error
+            raise RecordPublisherError(f"no running job serves {mask_passwords(self._url)}: {reason}") from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})
         if served and not shards:
