@@ -70,7 +70,8 @@ def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(capl
 
 def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_go_on(caplog):
     with pytest.raises(
-        DeserializationError, match=r"tail orders --shard shardId-0 --from 2 -n 1.; flink.deserializer.error"
+        DeserializationError,
+        match=r"tail orders --shard shardId-0 --from 2 -n 1., with --properties .* flink.deserializer.error .* deserializer_error=",
     ):
         PoisonPolicy(OnPoison.FAIL, ShardMetrics()).apply(batch(b"1", b"x"), numbers)
 

@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.retry import call_with_retries
 
 from .shard_tree import known_shard
@@ -28,6 +28,7 @@ async def read_chosen_shards(
     properties: Properties,
     bounds: Bounds,
     take: Callable[[RecordBatch], Awaitable[bool]],
+    timestamp_assigner: Callable[[Record], int] | None,
 ) -> None:
     """Pass the batches of the shards to `take` until it returns False, a bound is met, or the shards end.
 
@@ -46,7 +47,7 @@ async def read_chosen_shards(
     states = {known_shard(each, listed, "--shard", "a shard of the stream"): ShardState(start) for each in shard_ids}
     # a run with a limit for each shard ends with these shards; without one it waits for their children
     bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
-    reader = BoundedReader(properties)
+    reader = BoundedReader(properties, timestamp_assigner=timestamp_assigner)
     try:
         with contextlib.suppress(_EnoughError):
             await reader.read(states, _TakingSink(take), bounds)

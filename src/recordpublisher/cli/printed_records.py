@@ -1,15 +1,61 @@
-"""The records that `tail` prints: which, and as which JSON."""
+"""The records that `tail` prints: how they are read, which, and as which JSON."""
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from recordpublisher.consumer.event_time import JsonFieldTimestamps, check_times, timestamp_assigner_for
+from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    COMPRESSION,
+    DESERIALIZER,
+    ON_POISON,
+    TIMESTAMP_FIELD,
+    WATERMARK_STRATEGY,
+)
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 
 from .output import printable_json
+
+
+class RecordReading:
+    """How `tail` reads with a job's properties: a record that the job cannot use is shown like any other, as it was read.
+
+    `properties`: the job's, without those of values. `event_time`: of a record; None where it is the arrival.
+    """
+
+    def __init__(self, job: Properties) -> None:
+        """Raises: ConfigurationError for a compression or an event time that cannot be used."""
+        self._decompressor = decompressor_for(job)
+        assigner = timestamp_assigner_for(job, None)
+        self._times = assigner if isinstance(assigner, JsonFieldTimestamps) else None
+        unused = (DESERIALIZER, COMPRESSION, ON_POISON, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
+        self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
+        self.event_time: Callable[[Record], int] | None = None if self._times is None else self._event_time
+
+    def decompressed(self, record: Record) -> Record:
+        """The record with its payload decompressed, if that is possible."""
+        if self._decompressor is None:
+            return record
+        with suppress(ValueError):
+            return replace(record, data=self._decompressor.decompress([record.data])[0])
+        return record
+
+    def _event_time(self, record: Record) -> int:
+        """The job's field, else the arrival."""
+        with suppress(ValueError):
+            if self._times is not None:
+                times = self._times.times_in([self.decompressed(record).data])
+                check_times(times)
+                return times[0]
+        return record.arrival_millis
 
 
 def pattern(option: str, given: str | None) -> re.Pattern[str] | None:

@@ -67,8 +67,12 @@ class JsonFieldTimestamps:
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """The field of each record. Raises: ValueError that names the field if it is missing or invalid."""
+        return self.times_in(batch.data)
+
+    def times_in(self, payloads: Sequence[bytes]) -> list[int]:
+        """The field of each payload. Raises: as `timestamps`."""
         try:
-            return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in batch.data]]
+            return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in payloads]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 

@@ -46,6 +46,11 @@ class SkippedRecordsLog:
 def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
     """What a message about a bad record that ends the job says: it would end it again at each start."""
     return (
-        f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`; "
-        "flink.deserializer.error = SKIP or DEAD_LETTER goes on without it"
+        f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
+        f"job's file if it has one; {goes_on_with('flink.deserializer.error', 'deserializer_error')}"
     )
+
+
+def goes_on_with(key: str, keyword: str) -> str:
+    """The setting that leaves such a record out: its property, and its keyword argument."""
+    return f"{key} = SKIP or DEAD_LETTER (in Python {keyword}=) goes on without it"

@@ -1,5 +1,6 @@
 """`recordpublisher tail` against the embedded endpoint: records, and one line for each error."""
 
+import gzip
 import json
 import os
 import signal
@@ -216,3 +217,25 @@ def test_a_sequence_number_is_no_time():
     assert given_sequence_number("1700000000") is given_sequence_number("LATEST") is None
     with pytest.raises(rp.ConfigurationError, match="both say where to start"):
         start_properties(sequence_number, "10m", NOW_MS)
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "SKIP", "DEAD_LETTER"])
+@pytest.mark.parametrize("place", [(), ("--shard", "shardId-000000000000")])
+def test_a_record_that_the_job_cannot_use_is_shown_as_it_was_read(policy, place):
+    with serve_in_thread(streams={"orders": 1}) as served:
+        for payload in (b'{"at": 1700000000007}', b"no json", gzip.compress(b'{"at": 1700000000009}')):
+            served.call(served.endpoint.stream("orders").put, payload, "key")
+        job = {
+            **served.endpoint.properties(),
+            "flink.deserializer": "json",
+            "flink.deserializer.compression": "GZIP",
+            "flink.deserializer.error": policy,
+            "flink.watermark.timestamp.field": "at",
+        }
+        given = [part for key, value in job.items() for part in ("-p", f"{key}={value}")]
+        done = command("tail", "orders", *given, "--no-follow", *place)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["data"] for line in lines] == [{"at": 1700000000007}, "no json", {"at": 1700000000009}]
+    assert lines[2]["eventTime"] == 1700000000009

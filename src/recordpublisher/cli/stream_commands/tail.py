@@ -23,7 +23,7 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
-from ..printed_records import is_chosen, json_line, pattern
+from ..printed_records import RecordReading, is_chosen, json_line, pattern
 
 RATE_SECONDS = 10.0
 _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
@@ -72,11 +72,12 @@ def tail(
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)
-    printer = _Printer(lambda record: is_chosen(record, *patterns), limit)
+    reading = RecordReading(properties)
+    printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit)
     if shards:
-        printing = _print_shards(streams[0], shards, sequence_number, properties, bounds, printer)
+        printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
     else:
-        printing = _print_streams(streams, properties, bounds, printer)
+        printing = _print_streams(streams, reading, bounds, printer)
     run_until_signal(_with_rate(printing, printer))
 
 
@@ -85,11 +86,17 @@ async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> 
         await printing
 
 
-async def _print_streams(streams: list[str], properties: Properties, bounds: Bounds, printer: _Printer) -> None:
+async def _print_streams(streams: list[str], read: RecordReading, bounds: Bounds, printer: _Printer) -> None:
     # imported here, since it imports the AWS SDK, which other commands do without
     from recordpublisher.plugins.runtime.streaming import stream
 
-    reading = stream(streams, properties, stop_at_tip=bounds.stop_at_tip, until_event_time=bounds.until_event_time)
+    reading = stream(
+        streams,
+        read.properties,
+        timestamp_assigner=read.event_time,
+        stop_at_tip=bounds.stop_at_tip,
+        until_event_time=bounds.until_event_time,
+    )
     async with aclosing(reading) as batches:
         async for batch in batches:
             if not await printer.print(batch):
@@ -100,19 +107,20 @@ async def _print_shards(
     stream: str,
     shards: list[str],
     sequence_number: str | None,
-    properties: Properties,
+    read: RecordReading,
     bounds: Bounds,
     printer: _Printer,
 ) -> None:
     from ..chosen_shards import read_chosen_shards  # brings the AWS SDK
 
-    await read_chosen_shards(stream, shards, sequence_number, properties, bounds, printer.print)
+    await read_chosen_shards(stream, shards, sequence_number, read.properties, bounds, printer.print, read.event_time)
 
 
 class _Printer:
     """Prints records. Owns how many are still wanted, and `rate`."""
 
-    def __init__(self, is_printed: Callable[[Record], bool], limit: int | None) -> None:
+    def __init__(self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None) -> None:
+        self._reading = reading
         self._is_printed = is_printed
         self._left = sys.maxsize if limit is None else limit
         self.rate = PrintedRate(SystemClock())
@@ -120,18 +128,19 @@ class _Printer:
     async def print(self, batch: RecordBatch) -> bool:
         """Print the chosen records of a batch; False when no more are wanted."""
         # in a thread: a reader that stops (`| less`) must not stop the loop
-        count = await asyncio.to_thread(_print, batch, self._is_printed, self._left)
+        count = await asyncio.to_thread(self._print, batch)
         self._left -= count
         self.rate.add(count)
         return self._left > 0
 
-
-def _print(batch: RecordBatch, is_printed: Callable[[Record], bool], most: int) -> int:
-    """Print the chosen records, `most` of them at most; returns how many."""
-    lines = [json_line(record) for record in islice(filter(is_printed, batch), most)]
-    sys.stdout.buffer.writelines(lines)
-    sys.stdout.buffer.flush()
-    return len(lines)
+    def _print(self, batch: RecordBatch) -> int:
+        """Print the chosen records, as many as are wanted; returns how many. One is decompressed at a time."""
+        count = 0
+        for record in islice(filter(self._is_printed, map(self._reading.decompressed, batch)), self._left):
+            sys.stdout.buffer.write(json_line(record))
+            count += 1
+        sys.stdout.buffer.flush()
+        return count
 
 
 class PrintedRate:

@@ -26,7 +26,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..host.manager import load_registry
 from .arguments import check_bounded
-from .batch_decoration import batch_decorator_factory
+from .batch_decoration import Assigner, batch_decorator_factory
 from .stream_lister import StreamLister
 
 NEVER = -1
@@ -38,14 +38,20 @@ class BoundedReader:
     `publisher` overrides the property `flink.stream.recordpublisher`.
     """
 
-    def __init__(self, properties: Properties, publisher: str | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        properties: Properties,
+        publisher: str | None = None,
+        clock: Clock | None = None,
+        timestamp_assigner: Assigner | None = None,
+    ) -> None:
         registry = load_registry()
         name = publisher or properties.value(RECORD_PUBLISHER) or ""
         made = registry.publishers.get(name, RECORD_PUBLISHER.key)
         self._clock = clock or SystemClock()
         check_bounded(properties)
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
-        self._decorator_for = batch_decorator_factory(registry, properties)
+        self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation
         self._factory = _SharedFactory(made(properties))  # type: ignore[call-arg]
         self._streams: dict[str, str] = {}
