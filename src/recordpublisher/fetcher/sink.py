@@ -18,6 +18,8 @@ from .worker_positions import WorkerPositions
 
 State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
+Rejected = Sequence[tuple[RecordBatch, str]]
+"""Records that can never be written, each as a batch of one, with the reason."""
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
@@ -44,6 +46,7 @@ class SinkContext:
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. Depending on
       `flink.deserializer.error` the job fails, the record is skipped and counted, or it goes to the dead-letter sink (S7). When it
       returns, the sink has no more to do with the record.
+    - `await reject_all([(batch, reason)])` does the same for several, whose dead letters are then stored together.
     - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
       old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
       queue of its own, asks before it sends.
@@ -57,9 +60,19 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
+    reject_together: Callable[[Rejected], Awaitable[None]] | None = field(default=None, compare=False)
+    """What `reject_all` calls; None: it calls `reject` for each."""
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     is_elastic: bool = False
+
+    async def reject_all(self, rejected: Rejected) -> None:
+        """Report records as `reject` does."""
+        if self.reject_together is not None:
+            await self.reject_together(rejected)
+            return
+        for record, reason in rejected:
+            await self.reject(record, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,21 @@ async def test_rows_that_the_table_rejects_become_dead_letters(tmp_path):
     assert metrics["deadLetters"] == 5
 
 
+async def test_rows_that_are_rejected_together_are_stored_together(monkeypatch, tmp_path):
+    install(monkeypatch, {"a": [b'{"at": %d}' % at for at in range(1, 41)]}, closed=True)
+    with closing(sqlite3.connect(tmp_path / "job.db")) as database:
+        database.execute("create table orders (at int not null check (at > 100))")
+    sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
+    letters = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path / "letters")}
+    async with rp.DataFetcher(
+        ["orders"], {**GIVEN, "flink.deserializer.error": "DEAD_LETTER", **sql, **letters}
+    ) as job:
+        await job.run()
+
+    assert len(letters_in(tmp_path / "letters")) == 40
+    assert len(list((tmp_path / "letters").rglob("*.jsonl"))) == 1
+
+
 @pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])
 async def test_the_policy_also_applies_to_records_that_the_sink_rejects(tmp_path, monkeypatch, policy, count):
     install(monkeypatch, {"a": list(STREAM) if policy == "SKIP" else list(GOOD)}, closed=True)

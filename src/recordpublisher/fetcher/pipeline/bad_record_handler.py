@@ -11,7 +11,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
 from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint, Sink, SinkContext, fail_on_rejected_record
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
 from ..worker_positions import WorkerPositions
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -45,7 +45,7 @@ class BadRecordHandler:
         if self._entry is not None:
             self._name = secrets.token_hex(8)
             await self._entry.join(self._name)
-        return replace(job, reject=self.handle_rejected)
+        return replace(job, reject=self.handle_rejected, reject_together=self.handle_all_rejected)
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
         """Write the records of a batch that could not be deserialised."""
@@ -54,9 +54,18 @@ class BadRecordHandler:
 
     async def handle_rejected(self, record: RecordBatch, reason: str) -> None:
         """Handle a record, a batch of one, that the sink can never write. Raises: SinkError when this fails the job."""
+        await self.handle_all_rejected([(record, reason)])
+
+    async def handle_all_rejected(self, rejected: Rejected) -> None:
+        """Handle several, whose dead letters are durable when this returns. Raises: SinkError when this fails the job."""
+        for record, reason in rejected:
+            await self._handle(record, reason)
+        if rejected:
+            await self.flush()
+
+    async def _handle(self, record: RecordBatch, reason: str) -> None:
         if self._sink is not None:
             await self._write(record.shard, record.records[0], reason)
-            await self.flush()
         elif self._skips:
             key = record.shard.key
             first = record.sequence_numbers[0]

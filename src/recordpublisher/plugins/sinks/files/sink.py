@@ -143,8 +143,7 @@ class FileSink(Sink):
             parts = [part for part in self._waiting if shards is None or part.shard in shards]
             rejected: Rejected = []
             files = await asyncio.to_thread(self._files, parts, rejected)
-            for record, reason in rejected:
-                await self._context.reject(record, reason)
+            await self._context.reject_all(rejected)
             try:
                 await store(files)
             except OSError as error:

@@ -97,8 +97,7 @@ class RowBuffer:
                 return
 
     async def _reject(self, rows: list[Row]) -> None:
-        for row in rows:
-            await self._context.reject(row.record, row.reason)
+        await self._context.reject_all([(row.record, row.reason) for row in rows])
 
     @property
     def _opened_target(self) -> TargetTable:
