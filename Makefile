@@ -34,7 +34,7 @@ slow-spark: $(STAMP)
 	$(BIN)/pytest -p no:cacheprovider -m "slow and spark and not ($(LONG))"
 
 slow-rest: $(STAMP)
-	RECORDPUBLISHER_ALL_INPUTS=1 nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "(slow or random or hypothesis) and not spark and not ($(LONG))"
+	RECORDPUBLISHER_ALL_INPUTS=1 nice -n 10 $(BIN)/pytest -p no:cacheprovider -n 2 --dist loadfile -m "(slow or random or hypothesis) and not spark and not ($(LONG))"
 
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
