@@ -1,6 +1,7 @@
 """Each changing thing has one owner: no object assigns to an attribute of another one, or reaches through one (architecture, Owners)."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,27 +37,31 @@ def is_part_of_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and (is_self(node.value) or is_part_of_self(node.value))
 
 
-def assignments_to_others(tree: ast.AST) -> list[int]:
+def assignments_to_others(nodes: list[ast.AST]) -> list[int]:
     """Lines that assign to an attribute of anything but `self`."""
-    assigned = [target for node in ast.walk(tree) for target in targets(node)]
+    assigned = [target for node in nodes for target in targets(node)]
     return [each.lineno for each in assigned if isinstance(each, ast.Attribute) and not is_self(each.value)]
 
 
-def places_reaching_through(tree: ast.AST) -> list[int]:
+def places_reaching_through(nodes: list[ast.AST]) -> list[int]:
     """Lines with `self.a.b = ...` or `self.a._b`."""
-    assigned = [target for node in ast.walk(tree) for target in targets(node)]
+    assigned = [target for node in nodes for target in targets(node)]
     through = [each.lineno for each in assigned if isinstance(each, ast.Attribute) and is_part_of_self(each.value)]
     private = [
         node.lineno
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and is_part_of_self(node.value) and is_private(node.attr)
     ]
     return sorted({*through, *private})
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def found_in(folder: Path, find) -> dict[str, list[int]]:
-    trees = {path: ast.parse(path.read_text()) for path in folder.rglob("*.py")}
-    found = {str(path.relative_to(SOURCE)): find(tree) for path, tree in sorted(trees.items())}
+    found = {str(path.relative_to(SOURCE)): find(nodes_of(path)) for path in sorted(folder.rglob("*.py"))}
     return {path: lines for path, lines in found.items() if lines}
 
 
