@@ -68,6 +68,16 @@ def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(capl
     assert lines[0].fields == {"stream": "orders", "shard": "shardId-0", "sequenceNumber": "2"}
 
 
+def test_the_first_dead_letter_is_logged_as_a_skipped_record_is(caplog):
+    PoisonPolicy(OnPoison.DEAD_LETTER, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+
+    lines = [line for line in caplog.records if line.levelname == "WARNING"]
+    assert [line.getMessage() for line in lines] == [
+        "dead letter for record 2 of orders/shardId-0: ValueError: invalid literal for int() with base 10: b'x'"
+    ]
+    assert lines[0].exc_info[0] is ValueError
+
+
 def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_go_on(caplog):
     with pytest.raises(
         DeserializationError,

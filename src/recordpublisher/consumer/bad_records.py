@@ -57,13 +57,15 @@ class PoisonPolicy:
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
-                if self._action is OnPoison.SKIP:
-                    self._metrics.add("skipped_records")
-                    self._skipped_log.skipped(name, reason, error, batch.shard.key, record.sequence_number)
-                else:
+                is_kept = self._action is OnPoison.DEAD_LETTER
+                key, number = batch.shard.key, record.sequence_number
+                self._skipped_log.skipped(name, reason, error, key, number, is_dead_letter=is_kept)
+                if is_kept:
                     poisoned.append(
                         PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))
                     )
+                else:
+                    self._metrics.add("skipped_records")
         return _joined(batch, parts, tuple(poisoned))
 
 

@@ -1,4 +1,4 @@
-"""Records that cannot be used: a line for the first that is skipped, then one now and then; and how to go on when one ends the job."""
+"""Records that cannot be used: a line for the first that is left out, then one now and then; and how to go on when one ends the job."""
 
 import logging
 
@@ -25,6 +25,8 @@ class SkippedRecordsLog:
         error: BaseException | None = None,
         shard: str = "",
         sequence_number: str | None = None,
+        *,
+        is_dead_letter: bool = False,
     ) -> None:
         """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`."""
         now = self._clock.monotonic()
@@ -33,7 +35,8 @@ class SkippedRecordsLog:
             return
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
         self._log.warning(
-            "skipped %s: %s%s",
+            "%s %s: %s%s",
+            "dead letter for" if is_dead_letter else "skipped",
             record,
             reason,
             others,

@@ -109,7 +109,9 @@ async def test_rows_that_the_table_rejects_become_dead_letters(tmp_path):
     assert metrics["deadLetters"] == 5
 
 
-async def test_rows_that_are_rejected_together_are_stored_together(monkeypatch, tmp_path):
+async def test_rows_that_are_rejected_together_are_stored_together_and_the_first_is_logged(
+    monkeypatch, tmp_path, caplog
+):
     install(monkeypatch, {"a": [b'{"at": %d}' % at for at in range(1, 41)]}, closed=True)
     with closing(sqlite3.connect(tmp_path / "job.db")) as database:
         database.execute("create table orders (at int not null check (at > 100))")
@@ -122,6 +124,8 @@ async def test_rows_that_are_rejected_together_are_stored_together(monkeypatch, 
 
     assert len(letters_in(tmp_path / "letters")) == 40
     assert len(list((tmp_path / "letters").rglob("*.jsonl"))) == 1
+    (line,) = [line for line in caplog.messages if line.startswith("dead letter")]
+    assert line.startswith("dead letter for record 0 of orders/a: IntegrityError")
 
 
 @pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])

@@ -33,6 +33,9 @@ KINDS = {
     "callback": lambda: run(CallbackSink(function=broken)),
     "handler": lambda: run(rp.MapSink(broken)),
     "handler that is skipped": lambda: run(rp.MapSink(broken, on_failure="SKIP")),
+    "handler, dead letter, skipped": lambda: run(
+        rp.MapSink(broken, on_failure="DEAD_LETTER"), properties={"flink.deserializer.error": "SKIP"}
+    ),
     "deserializer": lambda: run(rp.MemorySink(), deserializer=broken),
     "event time": lambda: run(rp.MemorySink(), timestamp_assigner=broken),
     "deserializer, skipped": lambda: run(

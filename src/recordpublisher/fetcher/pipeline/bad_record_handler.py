@@ -64,16 +64,15 @@ class BadRecordHandler:
             await self.flush()
 
     async def _handle(self, record: RecordBatch, reason: str) -> None:
-        if self._sink is not None:
-            await self._write(record.shard, record.records[0], reason)
-        elif self._skips:
-            key = record.shard.key
-            first = record.sequence_numbers[0]
-            self._skipped_log.skipped(f"record {first} of {key}", reason, shard=key, sequence_number=first)
-            if key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
-                self._table[key].metrics.add("skipped_records")
-        else:
+        is_kept = self._sink is not None
+        if not is_kept and not self._skips:
             await fail_on_rejected_record(record, reason)
+        key, first = record.shard.key, record.sequence_numbers[0]
+        self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, is_dead_letter=is_kept)
+        if is_kept:
+            await self._write(record.shard, record.records[0], reason)
+        elif key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
+            self._table[key].metrics.add("skipped_records")
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""

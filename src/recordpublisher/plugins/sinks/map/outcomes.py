@@ -135,14 +135,15 @@ class Outcomes:
             timer.cancel()
 
     def _give_up(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
-        if self._settings.on_failure is OnFailure.DEAD_LETTER:
+        is_kept = self._settings.on_failure is OnFailure.DEAD_LETTER
+        key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
+        self._skipped_log.skipped(str(item), reason, error, key, sequence_number, is_dead_letter=is_kept)
+        if is_kept:
             self._counts["deadLetters"] += 1
             self.rejected.append((item, reason))  # it is handled when the job has taken it
             self._on_changed(True)
         else:
             self._counts["skipped"] += 1
-            key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
-            self._skipped_log.skipped(str(item), reason, error, key, sequence_number)
             self.handled(item)
 
     def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:
