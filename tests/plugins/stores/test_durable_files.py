@@ -2,10 +2,12 @@
 
 import errno
 import os
+import re
 
 import pytest
 
-from recordpublisher.plugins.stores.durable_files import make_folder, why_not_writable, write_file
+from recordpublisher.plugins.stores.durable_files import make_folder, path_of, why_not_writable, write_file
+from recordpublisher.publishers.errors import ConfigurationError
 
 
 def test_a_folder_is_made_with_the_missing_ones_above_it(tmp_path):
@@ -29,3 +31,37 @@ def test_a_dangling_link_cannot_be_written_and_says_so(tmp_path):
     (tmp_path / "state").symlink_to(tmp_path / "gone")
     for folder in (tmp_path / "state", tmp_path / "state/below"):
         assert why_not_writable(folder) == f"{tmp_path}/state is a link to {tmp_path}/gone, which does not exist"
+
+
+def test_a_tilde_is_the_home_of_the_user_and_not_a_folder_of_that_name(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert path_of("~/state", "flink.state.uri") == "/home/me/state"
+    assert path_of("/a/~b", "flink.state.uri") == "/a/~b"
+
+
+@pytest.mark.parametrize(
+    "path", ["C:/data/me@host", "s3-copies/a", "sqlite", "/a:b", "https", "./sqlite:a", "postgres/state"]
+)
+def test_a_path_that_only_resembles_a_uri_is_a_path(path):
+    assert path_of(path, "flink.state.uri") == path
+
+
+@pytest.mark.parametrize(
+    ("location", "form"),
+    [
+        ("postgresql//loader:s3cret@127.0.0.1/shop", "postgresql://user@host/database"),
+        ("postgresql:loader:s3cret@127.0.0.1/shop", "postgresql://user@host/database"),
+        ("postgres+psycopg//loader:s3cret@h/shop", "postgresql://user@host/database"),
+        ("loader:s3cret@127.0.0.1/shop", "a folder"),
+        ("sqlite:x.db", "sqlite:////path/file.db"),
+        ("SQLite//x.db", "sqlite:////path/file.db"),
+        ("s3:bucket/state", "s3://bucket/prefix"),
+        ("s3a://bucket/state", "s3://bucket/prefix"),
+        ("dynamodb:table/job", "dynamodb://table/job"),
+        ("gs://bucket/state", "a folder"),
+    ],
+)
+def test_a_uri_that_is_not_one_of_a_folder_makes_no_folder(location, form):  # C2, C3
+    with pytest.raises(ConfigurationError, match=re.escape(form)) as raised:
+        path_of(location, "flink.sink.jsonl.path")
+    assert "s3cret" not in str(raised.value)

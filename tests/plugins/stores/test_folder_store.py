@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.folder import FolderStore, path_of
+from recordpublisher.plugins.stores.folder import FolderStore
 
 
 async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monkeypatch):
@@ -129,12 +129,6 @@ async def test_a_name_outside_the_folder_is_refused(tmp_path, name):
     assert (await victim.get("victim")).value == b"kept"
 
 
-def test_a_tilde_is_the_home_of_the_user_and_not_a_folder_of_that_name(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    assert path_of("~/state", "flink.state.uri") == "/home/me/state"
-    assert path_of("/a/~b", "flink.state.uri") == "/a/~b"
-
-
 def test_a_location_with_a_null_character_is_a_configuration_error(tmp_path):
     with pytest.raises(ConfigurationError, match=r"flink\.state\.uri.*null"):
-        FolderStore(path_of(f"file:{tmp_path}/a%00b", "flink.state.uri"), "flink.state.uri")
+        FolderStore(f"file:{tmp_path}/a%00b", "flink.state.uri")

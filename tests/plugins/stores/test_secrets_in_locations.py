@@ -19,6 +19,7 @@ PROPERTIES = Properties({"aws.region": "eu-west-1"})
         "s3://SECRET@bucket/state",
         "dynamodb://me:SECRET@table/job",
         "postgresql://me:SE@SECRET@host/db",
+        "postgresql//me:SECRET@host/db",
     ],
 )
 def test_credentials_where_they_do_not_belong_are_refused_and_not_shown(location):

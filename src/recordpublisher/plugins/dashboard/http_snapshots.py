@@ -28,7 +28,8 @@ class HttpSnapshots:
             snapshot = msgspec.json.decode(await self._read(), type=JobSnapshot)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            raise RecordPublisherError(f"no running job serves {mask_passwords(self._url)}: {reason}") from error
+            shown = mask_passwords(self._url) if "@" in self._url else self._url
+            raise RecordPublisherError(f"no running job serves {shown}: {reason}") from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})
         if served and not shards:

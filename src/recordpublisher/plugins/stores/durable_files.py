@@ -2,7 +2,22 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+_URI_FORMS = {
+    "sqlite": "sqlite:////path/file.db",
+    "postgres": "postgresql://user@host/database",
+    "s3": "s3://bucket/prefix",
+    "dynamodb": "dynamodb://table/job",
+}
+_LIKE_A_URI = re.compile(
+    r"(?P<scheme>sqlite|postgres|s3|dynamodb|hdfs|dbfs|https?|\w+(?=://))[a-z+]*(:|//)|(?![a-z]:[/\\]).*:.*@",
+    re.IGNORECASE,
+)
 
 
 def sync(path: Path) -> None:
@@ -34,6 +49,27 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync(folder.parent)
+
+
+def path_of(location: str, key: str) -> str:
+    """The path of a folder; `file:/a` and `file:///a` are `/a`, `~/a` is in the user's home. `key` is the property that has it.
+
+    Raises: ConfigurationError, also for what looks like a URI of another kind: it may have a password, which would name the folder.
+    """
+    if not location.startswith("file:"):
+        if (like := _LIKE_A_URI.match(location)) is not None:
+            form = _URI_FORMS.get((like["scheme"] or "").lower())
+            reason = "it looks like a URI" + (f", which is written {form}," if form else "") + " and is no path"
+            raise ConfigurationError(key, location, "a folder, as /path or file:///path", reason=reason)
+        return os.path.expanduser(location)
+    parts = urlsplit(location)
+    if parts.netloc not in ("", "localhost"):
+        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
+        raise ConfigurationError(key, location, "file:///path", reason=reason)
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ConfigurationError(key, location, "file:///path", reason="no file name has a null character")
+    return path
 
 
 def why_not_writable(folder: Path) -> str | None:

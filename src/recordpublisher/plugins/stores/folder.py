@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .durable_files import make_folder, sync, why_not_writable, write_file
+from .durable_files import make_folder, path_of, sync, why_not_writable, write_file
 
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
@@ -201,20 +200,6 @@ class FolderStore(ConditionalStore):
         for folder in path.relative_to(self._root).parents[:-1]:
             with contextlib.suppress(OSError):  # not empty
                 (self._root / folder).rmdir()
-
-
-def path_of(location: str, key: str) -> str:
-    """The path of a folder; `file:/a` and `file:///a` are `/a`, `~/a` is in the user's home. Raises: ConfigurationError."""
-    if not location.startswith("file:"):
-        return os.path.expanduser(location)
-    parts = urlsplit(location)
-    if parts.netloc not in ("", "localhost"):
-        reason = f"{parts.netloc!r} would be a host: file: has one slash or three"
-        raise ConfigurationError(key, location, "file:///path", reason=reason)
-    path = unquote(parts.path)
-    if "\0" in path:
-        raise ConfigurationError(key, location, "file:///path", reason="no file name has a null character")
-    return path
 
 
 def _read(path: Path) -> VersionedValue | None:

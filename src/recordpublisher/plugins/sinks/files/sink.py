@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
-from recordpublisher.plugins.stores.durable_files import make_folder, why_not_writable
+from recordpublisher.plugins.stores.durable_files import make_folder, path_of, why_not_writable
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.declaration import Property
@@ -56,11 +56,11 @@ class FileSink(Sink):
     suffix = ""
 
     def __init__(self, properties: Properties, path: Property[str | None]) -> None:
-        """`path` is the property of the folder. Raises: ConfigurationError when it is not set."""
+        """`path` is the property of the folder. Raises: ConfigurationError when it is not set, or is no path."""
         folder = properties.value(path)
         if folder is None:
             raise ConfigurationError(path.key, None, "a folder")
-        self._path = folder
+        self._path = path_of(folder, path.key)
         self._key = path.key
         self._limit = properties.value(FILE_BUFFER)
         self._context = SinkContext()
