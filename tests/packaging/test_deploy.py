@@ -12,6 +12,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+import venv
 from contextlib import ExitStack
 
 import pytest
@@ -242,11 +243,36 @@ def test_each_recipe_waits_longer_than_a_job_drains():
 
 def test_the_image_has_extras_that_exist_and_a_user_that_is_not_root():
     (install,) = [words for name, words in DOCKERFILE if name == "RUN" and "pip install" in words]
-    extras = re.search(r"recordpublisher\[(.*)\]", install)[1].split(",")
+    extras = re.search(r"\[(.*)\]", install)[1].split(",")
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     assert set(extras) <= set(declared)
     assert int(docker("USER")) > 0
+
+
+@pytest.mark.slow
+def test_the_image_installs_the_wheel_that_the_page_builds_and_runs_the_job_beside_its_module(built, tmp_path):
+    """Without dependencies: those come from the package index."""
+    (install,) = [words for name, words in DOCKERFILE if name == "RUN" and "pip install" in words]
+    copied = [words.split() for name, words in DOCKERFILE if name == "COPY"]
+    page = (ROOT / "docs/operate/deploy.md").read_text()
+    venv.create(tmp_path / "image", with_pip=True)
+    programs = tmp_path / "image/bin"
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+    done = subprocess.run(
+        install.replace("/tmp/dist", str(built)),
+        shell=True,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (programs / "recordpublisher").exists()
+    assert copied == [["dist/*.whl", "/tmp/dist/"], ["job.properties", "shop.py", "./"]]
+    assert "pip wheel --no-deps -w dist ." in page
 
 
 def test_the_health_check_of_the_image_asks_the_page_of_the_default_address():
