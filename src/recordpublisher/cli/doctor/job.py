@@ -20,6 +20,7 @@ from recordpublisher.plugins.lag.stored_positions import (
     StoreOrGroupPositions,
     stores_positions,
 )
+from recordpublisher.plugins.runtime.jobs.progress import counted
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
@@ -207,7 +208,7 @@ async def check_group(group: ElasticGroup) -> str:
         return "no: no worker of the group sends heartbeats"
     leases = [] if table is None else table.document.leases.values()
     shards = {name: sum(lease.owner == name for lease in leases) for name in sorted(live)}
-    named = ", ".join(f"{name} ({count} shards)" for name, count in shards.items())
+    named = ", ".join(f"{name} ({counted(count, 'shard')})" for name, count in shards.items())
     return f"yes: worker {named}; a start here joins, and takes its share"
 
 

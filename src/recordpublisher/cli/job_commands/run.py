@@ -149,7 +149,7 @@ async def _run(
     from recordpublisher.plugins.runtime.stream_names import streams_of
 
     streams_of(properties)
-    meter = JobProgressMeter()
+    meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console), arguments_as_options("subtask", port="--dashboard-port"):
         if parallelism == 1 or subtask is not None:
             await run_subtask(properties, subtask or 0, parallelism, meter.update, more_exporters=exporters)

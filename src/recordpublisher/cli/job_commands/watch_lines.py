@@ -4,6 +4,7 @@ import textwrap
 from datetime import UTC, datetime
 
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.runtime.jobs.progress import counted
 
 from ..output import aligned, duration, printable, rate, yes_no
 from ..shard_tree import families
@@ -71,7 +72,7 @@ def _totals(snapshot: JobSnapshot) -> str:
         "held": sum(bool(shard.is_held) for shard in shards),
         "with an alarm": sum(bool(shard.alarm) for shard in shards),
     }
-    parts = [f"{len(shards):,} {'shard' if len(shards) == 1 else 'shards'}"]
+    parts = [counted(len(shards), "shard")]
     parts += [f"{count:,} {name}" for name, count in counts.items() if count]
     parts += [] if snapshot.records_per_second is None else [f"{rate(snapshot.records_per_second)} records/s"]
     parts += [] if snapshot.lag_ms is None else [f"at most {duration(snapshot.lag_ms)} behind"]

@@ -9,8 +9,8 @@ def word(subtask, records, behind=None, **more):
     return SubtaskProgress(subtask, records, behind_ms=behind, **given)
 
 
-def test_the_newest_reports_are_summed_and_the_rate_is_since_the_last_sample():
-    meter = JobProgressMeter()
+def test_the_newest_reports_are_summed_and_the_rate_is_of_the_last_seconds():
+    meter = JobProgressMeter(began=9.0)
     assert not meter.has_reports
     meter.update(word(0, 100, behind=500))
     meter.update(word(1, 50, behind=2_500))
@@ -18,12 +18,19 @@ def test_the_newest_reports_are_summed_and_the_rate_is_since_the_last_sample():
     meter.update(word(0, 300))
     second = meter.sample(14.0)
 
-    assert (first.records, first.per_second, first.open_shards, first.behind_ms) == (150, 0.0, 4, 2_500)
-    assert (second.records, second.per_second, second.behind_ms) == (350, 50.0, 2_500)
+    assert (first.records, first.per_second, first.open_shards, first.behind_ms) == (150, 150.0, 4, 2_500)
+    assert (second.records, second.per_second, second.behind_ms) == (350, 70.0, 2_500)
 
 
 def test_the_text_omits_counts_of_zero():
-    meter = JobProgressMeter()
+    meter = JobProgressMeter(began=1.0)
     meter.update(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
 
-    assert str(meter.sample(1.0)) == "1,234 records, 0/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
+    assert str(meter.sample(3.0)) == "1,234 records, 617/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
+
+
+def test_one_is_singular_and_a_rate_that_is_not_known_is_a_dash():
+    meter = JobProgressMeter(began=1.0)
+    meter.update(word(0, 1, open_shards=1, dead_letters=1))
+
+    assert str(meter.sample(1.0)) == "1 record, -/s, 1 shard open, 1 dead letter"

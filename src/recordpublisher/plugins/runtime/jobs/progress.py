@@ -8,10 +8,10 @@ from recordpublisher.plugins.lag.rates import Rates
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together; `per_second` is the rate of the last seconds."""
+    """All subtasks together; `per_second` is the rate of the last seconds, None where no time has passed."""
 
     records: int
-    per_second: float
+    per_second: float | None
     open_shards: int
     idle_shards: int
     held_shards: int
@@ -20,19 +20,27 @@ class JobProgress:
     behind_ms: int | None
 
     def __str__(self) -> str:
-        parts = [f"{self.records:,} records, {self.per_second:,.0f}/s, {self.open_shards} shards open"]
-        counted = {"idle": self.idle_shards, "held": self.held_shards, "skipped": self.skipped}
-        parts += [f"{count} {name}" for name, count in {**counted, "dead letters": self.dead_letters}.items() if count]
+        per_second = "-" if self.per_second is None else f"{self.per_second:,.0f}"
+        parts = [counted(self.records, "record"), f"{per_second}/s", f"{counted(self.open_shards, 'shard')} open"]
+        counts = {"idle": self.idle_shards, "held": self.held_shards, "skipped": self.skipped}
+        parts += [f"{count} {name}" for name, count in counts.items() if count]
+        parts += [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
         parts += [] if self.behind_ms is None else [f"{self.behind_ms / 1000:.1f} s behind"]
         return ", ".join(parts)
 
 
-class JobProgressMeter:
-    """Owns the last report of each subtask."""
+def counted(count: int, noun: str) -> str:
+    """`1 shard`, `2 shards`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
-    def __init__(self) -> None:
+
+class JobProgressMeter:
+    """Owns the last report of each subtask. `began`: when the job did, in seconds of a monotonic clock."""
+
+    def __init__(self, began: float) -> None:
         self._last: dict[int, SubtaskProgress] = {}
         self._rates = Rates()
+        self._rates.add(began, {"job": (0, 0)})
 
     @property
     def has_reports(self) -> bool:
@@ -48,7 +56,7 @@ class JobProgressMeter:
         each = list(self._last.values())
         records = sum(one.records for one in each)
         self._rates.add(now, {"job": (records, 0)})
-        per_second, _ = self._rates.per_second("job") or (0.0, 0.0)
+        per_second, _ = self._rates.per_second("job") or (None, None)
         return JobProgress(
             records,
             per_second,
