@@ -86,4 +86,6 @@ async def call_with_retries(
 
 
 def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:
+    if attempts == 1:
+        return RetriesExhaustedError(str(error))
     return RetriesExhaustedError(f"{error.api} failed {attempts} times in a row; the last error: {error}")

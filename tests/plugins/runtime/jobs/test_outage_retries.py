@@ -1,7 +1,14 @@
 """How long `recordpublisher run` retries the calls that read."""
 
+import pytest
+
 from recordpublisher.plugins.runtime.jobs.outage_retries import outlasted_minutes, with_outage_retries
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SUBSCRIBE_RETRIES
+from recordpublisher.publishers.properties.groups.retries import (
+    GETRECORDS_RETRIES,
+    READ_RETRIES,
+    SQL_RETRIES,
+    SUBSCRIBE_RETRIES,
+)
 from recordpublisher.publishers.properties.properties import Properties
 
 
@@ -9,10 +16,10 @@ def mean_seconds(retries, properties):
     return retries.policy(properties).longest_seconds(0) / 2
 
 
-def test_an_outage_of_ten_minutes_is_outlasted_by_each_call_that_reads():
+def test_an_outage_of_ten_minutes_is_outlasted_by_each_call_that_reads_and_by_a_database():
     properties = with_outage_retries(Properties({}))
 
-    assert all(600 < mean_seconds(retries, properties) < 1_200 for retries in READ_RETRIES)
+    assert all(600 < mean_seconds(retries, properties) < 1_200 for retries in (*READ_RETRIES, SQL_RETRIES))
 
 
 def test_retries_that_the_job_sets_stay_as_they_are():
@@ -25,5 +32,15 @@ def test_retries_that_the_job_sets_stay_as_they_are():
 
 
 def test_a_job_can_say_for_how_long_an_outage_is_outlasted():
-    assert 10 < outlasted_minutes(with_outage_retries(Properties({}))) < 20
-    assert outlasted_minutes(Properties({})) < 0.1
+    assert 10 < outlasted_minutes(with_outage_retries(Properties({})))["service"] < 20
+    assert outlasted_minutes(Properties({}))["service"] < 0.1
+
+
+@pytest.mark.parametrize("given", [{"flink.sink.sql.uri": "postgresql://h/db"}, {"flink.state.uri": "sqlite:///a.db"}])
+def test_a_job_with_a_database_says_for_how_long_its_outage_is_outlasted(given):
+    assert outlasted_minutes(with_outage_retries(Properties({}))).keys() == {"service"}
+    assert 10 < outlasted_minutes(with_outage_retries(Properties(given)))["database"] < 20
+    assert (
+        outlasted_minutes(with_outage_retries(Properties({**given, "flink.sql.transaction.maxretries": 3})))["database"]
+        < 1
+    )

@@ -64,11 +64,49 @@ async def test_an_error_of_the_work_rolls_back(database):
     )
 
 
-async def test_an_unreachable_database_ends_the_retries(tmp_path):
-    away = Database(f"sqlite:///{tmp_path}/no/such/folder/a.db", "uri", FAST)
-    with pytest.raises(RetriesExhaustedError, match="the transaction failed 3 times in a row"):
-        await away.transaction(lambda connection: None)
+AWAY = "postgresql://me:hunter2@127.0.0.1:1/shop"
+
+
+async def failure_of(uri, **more):
+    away = Database(uri, "flink.sink.sql.uri", FAST.merged(more))
+    with pytest.raises((RetriesExhaustedError, ConfigurationError)) as raised:
+        await away.transaction(lambda connection: connection.execute(text("create table t (n int)")))
     await away.close()
+    return raised.value
+
+
+async def test_a_database_that_is_away_is_named_with_what_outlasts_it(caplog):  # C3
+    message = str(await failure_of(AWAY))
+
+    place = "postgresql://me:******@127.0.0.1:1/shop (property 'flink.sink.sql.uri')"
+    assert message.startswith(f"a transaction in {place} failed with OperationalError: ")
+    assert message.endswith(" in 3 tries; a larger flink.sql.transaction.maxretries outlasts a longer outage")
+    assert message.count("Connection refused") == 1
+    assert [record.getMessage().partition("; ")[2] for record in caplog.records] == ["try 1 of 3, trying again"]
+
+
+async def test_a_database_that_is_asked_once_was_not_tried_again(caplog):
+    assert " tries" not in str(await failure_of(AWAY, **{"flink.sql.transaction.maxretries": 0}))
+    assert not caplog.records
+
+
+async def test_a_path_of_sqlite_that_cannot_be_opened_fails_at_once(tmp_path, caplog):
+    error = await failure_of(f"sqlite:///{tmp_path}/no/such/folder/a.db")
+
+    assert isinstance(error, ConfigurationError)
+    assert f"'flink.sink.sql.uri' has the value 'sqlite:///{tmp_path}/no/such/folder/a.db'; unable to open" in str(
+        error
+    )
+    assert not caplog.records
+
+
+async def test_a_file_of_sqlite_that_is_read_only_fails_at_once(tmp_path, caplog):
+    (tmp_path / "a.db").touch()
+    error = await failure_of(f"sqlite:///file:{tmp_path}/a.db?mode=ro&uri=true")
+
+    assert isinstance(error, ConfigurationError)
+    assert "attempt to write a readonly database" in str(error)
+    assert not caplog.records
 
 
 async def test_a_transaction_waits_for_a_lock(tmp_path, database):

@@ -1,7 +1,12 @@
 """`with_outage_retries`: a job that runs for months outlasts outages of the service that end a script within seconds."""
 
-from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SQL_RETRIES
+from recordpublisher.publishers.properties.groups.sinks import SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.retry_properties import RetryProperties
+
+from ...stores.by_location import back_end_of
 
 MAX_RETRIES = 200
 MAX_BACKOFF_MS = 10_000
@@ -9,18 +14,25 @@ MAX_BACKOFF_MS = 10_000
 
 
 def with_outage_retries(properties: Properties) -> Properties:
-    """The properties, with more and longer retries of each call that reads and of which no retry property is set.
+    """The properties, with more and longer retries of each call that reads, and of transactions, where no retry property is set.
 
     The FLIP's defaults give up two seconds after the first failure of GetRecords. That suits Flink, which starts a job again.
     """
     more: dict[str, object] = {}
-    for retries in READ_RETRIES:
+    for retries in (*READ_RETRIES, SQL_RETRIES):
         own = (retries.max_retries, retries.base, retries.maximum, retries.exponent)
         if not any(properties.is_set(declared) for declared in own):
             more |= {retries.max_retries.key: MAX_RETRIES, retries.maximum.key: MAX_BACKOFF_MS}
     return properties.merged(more)
 
 
-def outlasted_minutes(properties: Properties) -> float:
-    """For how long GetRecords is retried in an outage, on average."""
-    return GETRECORDS_RETRIES.policy(properties).longest_seconds(0) / 2 / 60
+def outlasted_minutes(properties: Properties) -> dict[str, float]:
+    """For how long GetRecords, and a transaction if the job uses a database, are retried in an outage, on average."""
+    retried = {"service": GETRECORDS_RETRIES}
+    if properties.is_set(SQL_URI) or back_end_of(properties.value(STATE_URI) or "") == "SQL":
+        retried["database"] = SQL_RETRIES
+    return {what: _mean_seconds(properties, retries) / 60 for what, retries in retried.items()}
+
+
+def _mean_seconds(properties: Properties, retries: RetryProperties) -> float:
+    return retries.policy(properties).longest_seconds(0) / 2

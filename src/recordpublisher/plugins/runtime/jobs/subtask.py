@@ -72,7 +72,8 @@ async def run_subtask(
             return
         await opening
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
-        log.info("an outage of the service is outlasted for about %.0f minutes", outlasted_minutes(properties))
+        for what, minutes in outlasted_minutes(properties).items():
+            log.info("an outage of the %s is outlasted for about %.0f minutes", what, minutes)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from recordpublisher.publishers.errors import ConfigurationError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
@@ -22,6 +22,8 @@ from .error_kinds import first_error, is_permanent, is_transient
 
 log = logging.getLogger("recordpublisher.database")
 T = TypeVar("T")
+_LOG_SECONDS = 10.0
+"""Between two log lines about one transaction that is tried again."""
 
 
 class Database:
@@ -54,14 +56,23 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
         although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
-        tries = count(1)
+        tries, log_at, clock = count(1), float("-inf"), asyncio.get_running_loop().time
 
         def log_retry(error: TransientError) -> None:
-            log.warning("%s; try %d of %d, trying again", error, next(tries), self._policy.max_retries + 1)
+            nonlocal log_at
+            number = next(tries)
+            if clock() >= log_at:
+                log.warning("%s; try %d of %d, trying again", error, number, self._policy.max_retries + 1)
+                log_at = clock() + _LOG_SECONDS
 
-        return await call_with_retries(
-            lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
-        )
+        try:
+            return await call_with_retries(
+                lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
+            )
+        except RetriesExhaustedError as error:
+            tried = f" in {self._policy.max_retries + 1} tries" if self._policy.max_retries else ""
+            remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
+            raise RetriesExhaustedError(f"{error.__cause__}{tried}; {remedy}") from error.__cause__
 
     @property
     def place(self) -> str:
@@ -106,7 +117,8 @@ class Database:
                 reason = str(error.orig).partition("\n")[0]  # what follows is the statement
                 raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error
             if is_transient(error):
-                raise TransientError("the transaction", type(error.orig).__name__, _message(error)) from error
+                place = f"a transaction in {self._shown_uri} (property '{self._key}')"
+                raise TransientError(place, type(error.orig).__name__, _message(error)) from error
             raise
 
 

@@ -16,6 +16,7 @@ _ROW_ERRORS_OF_SQLITE = {
 _PERMANENT = ("28", "3D", "42501")
 """SQLSTATE: the user, the password, the database, a right."""
 _PERMANENT_OF_SQLITE = {
+    sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
