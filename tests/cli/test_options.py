@@ -1,5 +1,8 @@
 """Options that several commands share."""
 
+import pytest
+
+import recordpublisher as rp
 from recordpublisher.cli.options import read_properties
 
 
@@ -22,3 +25,13 @@ def test_a_profile_brings_its_credentials():
         "aws.credentials.provider": "PROFILE",
         "aws.credentials.provider.profile.name": "test",
     }
+
+
+def test_a_file_without_a_property_is_no_properties_file(tmp_path):
+    records = tmp_path / "orders.jsonl"
+    records.write_text('{"order": 1}\n')
+
+    with pytest.raises(
+        rp.ConfigurationError, match=r"orders.jsonl.*no property of this package.*order.*properties file"
+    ):
+        read_properties(records, None)

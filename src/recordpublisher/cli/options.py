@@ -11,6 +11,7 @@ from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.unknown_keys import knows_any
 
 Pairs = Annotated[
     list[str] | None,
@@ -39,6 +40,12 @@ def is_job(given: str) -> bool:
 
 
 StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM", callback=_no_job)]
+StreamNames = Annotated[
+    list[str],
+    typer.Argument(
+        help="Names or ARNs of streams.", metavar="STREAM", callback=lambda given: [_no_job(each) for each in given]
+    ),
+]
 JobOrStream = Annotated[
     str, typer.Argument(help="A stream's name or ARN, or a job's properties.", metavar="STREAM|JOB.properties")
 ]
@@ -55,6 +62,9 @@ def read_properties(
 ) -> Properties:
     """The file's properties, overridden by the pairs and these by the options. Raises: ConfigurationError."""
     given = Properties() if file is None else Properties.from_file(file)
+    if given and not knows_any(given):
+        reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
+        raise ConfigurationError("file", str(file), "a Java properties file with the job's properties", reason=reason)
     options = {REGION.key: region, ENDPOINT.key: endpoint, PROFILE_NAME.key: profile}
     if profile is not None:
         options[CREDENTIALS_PROVIDER.key] = "PROFILE"

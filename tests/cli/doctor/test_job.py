@@ -51,6 +51,14 @@ async def test_a_job_before_its_first_start(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_a_job_that_stores_no_positions_is_told_what_a_restart_does():
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        checked = await found(endpoint, **{"flink.sink": "memory"})
+
+    assert checked["sink"][0] == "ok"
+    assert "no positions are stored: each start" in checked["sink"][1]
+
+
 @pytest.mark.parametrize(
     ("properties", "name", "remedy"),
     [

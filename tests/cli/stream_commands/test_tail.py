@@ -160,6 +160,14 @@ def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
     assert done.stderr == "recordpublisher: stream 'fligths' does not exist; existing streams: flights, returns\n"
 
 
+def test_a_job_in_place_of_a_stream_is_told_with_what_was_meant(tmp_path):
+    done = command("tail", str(tmp_path / "pg.properties"))
+
+    assert done.returncode == 2
+    assert "it is a file" in done.stderr
+    assert f"STREAM --properties {tmp_path / 'pg.properties'}" in done.stderr
+
+
 NOW_MS = 1_795_000_000_000
 
 

@@ -160,6 +160,7 @@ def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
+        ({"flink.stream": "orders"}, r"flink\.streams.*is not set.*'flink\.stream' is set, which is no property"),
         ({}, r"flink\.streams.*is not set.*flink\.streams\.file.*flink\.streams\.function"),
         (
             {"flink.streams": "a", "flink.streams.file": "b"},

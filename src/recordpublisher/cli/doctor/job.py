@@ -19,6 +19,7 @@ from recordpublisher.plugins.lag.stored_positions import (
     SinkPositions,
     StoreOrGroupPositions,
     stores_positions,
+    without_positions,
 )
 from recordpublisher.plugins.runtime.jobs.progress import counted
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
@@ -111,7 +112,10 @@ class JobChecks:
         return group
 
     def _make_sink(self, made: list[Sink]) -> str:
-        return self._keep(build_sink(self._registry, self._properties), made, self._properties.value(SINK))
+        sink = build_sink(self._registry, self._properties)
+        found = self._keep(sink, made, self._properties.value(SINK))
+        words = without_positions(type(sink), self._properties)
+        return f"{found}; {words}" if words else found
 
     def _make_dead_letter_sink(self, made: list[Sink]) -> str:
         sink = build_dead_letter_sink(self._registry, self._properties)

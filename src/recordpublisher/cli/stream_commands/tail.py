@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamNames, read_properties
 from ..printed_records import RecordReading, is_chosen, json_line, pattern
 
 RATE_SECONDS = 10.0
@@ -31,7 +31,7 @@ _UNTIL = "Stop at records from this time on (by default their arrival) or at the
 
 
 def tail(
-    streams: Annotated[list[str], typer.Argument(help="Names or ARNs of streams.", metavar="STREAM")],
+    streams: StreamNames,
     start: Annotated[str | None, typer.Option("--from", metavar="START", help=_FROM)] = None,
     since: Annotated[str | None, typer.Option(metavar="AGE", help="Start this long ago: 30s, 10m, 2h, 1d.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,

@@ -22,6 +22,9 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
@@ -57,6 +60,15 @@ class SinkPositions:
 def stores_positions(sink: type[Sink]) -> bool:
     """Whether sinks of this class store a job's positions."""
     return sink.stored_positions is not Sink.stored_positions
+
+
+def without_positions(sink: type[Sink], properties: Properties) -> str:
+    """What a restart does to a job that stores no positions, and what helps; empty for one that does."""
+    if properties.value(STATE_URI) is not None or stores_positions(sink):
+        return ""
+    start = properties.value(INITIAL_POSITION)
+    loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
+    return f"no positions are stored: each start {loss.get(start, f'begins at {start} again')}; set {STATE_URI.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis import run_sync
 from recordpublisher.publishers.properties.groups.job import STREAMS, STREAMS_FILE, STREAMS_FUNCTION, STREAMS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 from recordpublisher.publishers.stream_arns import stream_name
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
@@ -138,7 +139,7 @@ def streams_argument(properties: Properties) -> StreamsArgument:
     given = [name.strip() for name in (properties.value(STREAMS) or "").split(",")]
     if not any(given):
         valid = f"names or ARNs of streams, separated by commas, or {STREAMS_FILE.key}, or {STREAMS_FUNCTION.key}"
-        raise ConfigurationError(STREAMS.key, None, valid)
+        raise ConfigurationError(STREAMS.key, None, valid, reason=unknown_key_near(STREAMS.key, properties))
     return [name for name in given if name]
 
 

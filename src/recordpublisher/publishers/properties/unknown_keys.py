@@ -2,6 +2,7 @@
 
 import difflib
 import warnings
+from collections.abc import Iterable
 
 from .declaration import declared_keys, declared_properties, find_property
 
@@ -35,6 +36,18 @@ def warn_if_unknown(key: str) -> None:
         else f"unknown property '{key}' is ignored{_hint(lower_key)}"
     )
     warnings.warn(message, UnknownPropertyWarning, stacklevel=3)
+
+
+def unknown_key_near(key: str, given: Iterable[str]) -> str:
+    """Why a property may not be set: the key without effect that is spelt nearly like it; empty where there is none."""
+    unknown = [each for each in given if not _is_declared(each.lower())]
+    near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
+    return f"'{near[0]}' is set, which is no property" if near else ""
+
+
+def knows_any(given: Iterable[str]) -> bool:
+    """Whether any of the keys is a property, or was meant for one."""
+    return any(_is_declared(key.lower()) or key.lower().startswith(("flink.", "aws.")) for key in given)
 
 
 def _is_declared(lower_key: str) -> bool:

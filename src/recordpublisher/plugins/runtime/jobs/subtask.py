@@ -11,6 +11,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,6 +41,8 @@ async def run_subtask(
     RecordPublisherError and errors of the sink.
     """
     fetcher = DataFetcher(streams_argument(properties), properties, subtask=subtask, parallelism=parallelism)
+    if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
+        log.warning("%s", words)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
 
     draining = asyncio.Event()

@@ -1,0 +1,23 @@
+"""What is told of a job that stores no positions."""
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.lag.stored_positions import without_positions
+from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+
+PROPERTIES = {"flink.stream.initpos": "LATEST"}
+
+
+@pytest.mark.parametrize(
+    ("start", "words"), [("LATEST", "misses what came since the last one"), ("TRIM_HORIZON", "reads all records again")]
+)
+def test_each_start_of_a_job_without_positions_is_told_with_the_key_that_helps(start, words):
+    told = without_positions(rp.MapSink, rp.Properties({"flink.stream.initpos": start}))
+
+    assert told == f"no positions are stored: each start {words}; set flink.state.uri"
+
+
+def test_nothing_is_told_where_the_sink_or_a_store_has_the_positions():
+    assert without_positions(JsonlSink, rp.Properties(PROPERTIES)) == ""
+    assert without_positions(rp.MapSink, rp.Properties({**PROPERTIES, "flink.state.uri": "state"})) == ""
