@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
@@ -67,9 +67,9 @@ class Checkpointer(ABC):
         """The job was opened, and nothing is read yet: store what it starts from (P3)."""
         await self.checkpoint()
 
-    async def take_last(self) -> None:
-        """The run is over: store everything."""
-        await self.checkpoint()
+    @abstractmethod
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """The run is over: store everything. `is_stopped`: what the sink has not begun may be left to the next start."""
 
 
 class SnapshotCheckpointer(Checkpointer):
@@ -87,31 +87,32 @@ class SnapshotCheckpointer(Checkpointer):
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
-        return await self._checkpoint(may_be_partial=False)
+        return await self._checkpoint()
 
     async def take_periodic(self) -> None:
         """Store a snapshot, or the older one with which the sink replaces it."""
         await self._checkpoint(may_be_partial=True)
 
-    async def take_last(self) -> None:
+    async def take_last(self, *, is_stopped: bool) -> None:
         """What the sink is done with is stored first: it may never be done with the rest, as when a function of the user hangs."""
-        before = self._snapshotter.snapshot()
-        if (await self._checkpoint(may_be_partial=True))["shards"] != before["shards"]:
-            await self.checkpoint()
+        before = self._snapshotter.snapshot()["shards"]
+        stopped = before.keys() if is_stopped else ()
+        if (await self._checkpoint(may_be_partial=True, stopped=stopped))["shards"] != before:
+            await self._checkpoint(stopped=stopped)
 
-    async def _checkpoint(self, *, may_be_partial: bool) -> dict[str, Any]:
+    async def _checkpoint(self, *, may_be_partial: bool = False, stopped: Collection[str] = ()) -> dict[str, Any]:
         async with self._lock:
             with self.times.measured():
-                state = await self._flush_and_store(may_be_partial)
+                state = await self._flush_and_store(may_be_partial, stopped)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
             self._job.tracker.announce_finished(ended)
         return state
 
-    async def _flush_and_store(self, may_be_partial: bool) -> dict[str, Any]:
+    async def _flush_and_store(self, may_be_partial: bool, stopped: Collection[str]) -> dict[str, Any]:
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._bad_records.flush()
-            confirmed = await self._job.sink.flush(Checkpoint(state, may_be_partial))
+            confirmed = await self._job.sink.flush(Checkpoint(state, may_be_partial, stopped))
             state = state if confirmed is None else dict(confirmed)
         if self._job.checkpoints is not None:
             await self._job.checkpoints.store(state)

@@ -82,8 +82,8 @@ class Checkpoint:
     `may_be_partial`: the sink need not wait for everything written, and may return an older state from `flush`. One that the user takes is
     never partial, nor is the job's last one with a fixed number of subtasks.
 
-    `stopped`: with ELASTIC assignment, the shards that this process gives up: no write of theirs follows. They are given up when `flush`
-    has returned their newest state, for each shard on its own.
+    `stopped`: the shards that this process gives up: when the job is stopped, or hands them over (ELASTIC). No write of theirs follows.
+    Each is given up when `flush` has returned its newest state, or `Sink.has_given_up`.
     """
 
     state: State
@@ -165,6 +165,10 @@ class Sink(AsyncPort, ABC):
         Also called once before the first write, with the state that the job starts from: this stores a pinned LATEST start (P3).
         """
         return None
+
+    def has_given_up(self, shard: str) -> bool:
+        """Whether the older state that the last `flush` returned of a `stopped` shard is its last one. Default: False."""
+        return False
 
     def exported_metrics(self) -> list[SinkMetric]:
         """What `flink.metrics.exporters` export of this sink; called from the event loop, whenever they read. Default: nothing."""

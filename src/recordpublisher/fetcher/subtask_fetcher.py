@@ -174,7 +174,7 @@ class SubtaskFetcher:
                 await self._ownership.before_stop()
         finally:
             await self._end_run(run, emitting, checkpointing, others)
-        await self._checkpointer.take_last()
+        await self._checkpointer.take_last(is_stopped=reason is EndReason.STOPPED)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
             for entry in self._table

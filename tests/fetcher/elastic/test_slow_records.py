@@ -139,7 +139,7 @@ def test_a_hand_over_that_waits_for_a_record_is_logged_each_minute(caplog):
     assert "s/shard-" in found[0]
 
 
-def test_a_list_that_waits_for_more_does_not_delay_a_hand_over():
+def test_a_list_that_waits_for_more_does_not_delay_a_hand_over_and_is_left_to_the_next_owner():
     async def story():
         group = ElasticProcesses(shards=1)
 
@@ -155,4 +155,31 @@ def test_a_list_that_waits_for_more_does_not_delay_a_hand_over():
 
     took, stored = run_virtual(story())
     assert took < 10
-    assert stored == {"s/shard-0": 4}
+    assert stored == {"s/shard-0": -1}
+
+
+def test_a_process_that_leaves_a_backlog_hands_over_what_no_handler_has_begun():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        done = []
+
+        async def slow(record):
+            await asyncio.sleep(10)
+            done.append((record.shard_id, int(record.data)))
+
+        first = await join(group, slow, concurrency=2, ordering="NONE")
+        group.send(500)
+        await asyncio.sleep(60)
+        before = asyncio.get_running_loop().time()
+        await first.stop()
+        took = asyncio.get_running_loop().time() - before
+        others = Handler()
+        second = await join(group, others, concurrency=2, ordering="NONE")
+        await group.wait_until(lambda: {*done, *others.done} == group.sent)
+        await second.stop()
+        return took, sorted([*done, *others.done]) == sorted(group.sent), bool(done)
+
+    took, is_once, has_begun = run_virtual(story())
+    assert took < 30
+    assert is_once, "nothing is handled twice"
+    assert has_begun

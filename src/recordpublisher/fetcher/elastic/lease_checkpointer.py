@@ -36,18 +36,23 @@ class LeaseCheckpointer(Checkpointer):
 
     async def take_periodic(self) -> None:
         """One that fails is tried again: the worker reads on, and writes nothing without a confirmed heartbeat (E9)."""
+        await self._take(may_be_partial=True)
+
+    async def _take(self, *, may_be_partial: bool) -> None:
         try:
-            await self._checkpoint(may_be_partial=True)
+            await self._checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
             log.warning("a checkpoint was not stored, the worker begins anew under another name: %s", error)
 
-    async def take_last(self) -> None:
+    async def take_last(self, *, is_stopped: bool) -> None:
         """The sink may still write from its queue: a suspension is looked for until it has."""
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
         try:
+            if not is_stopped:
+                await self._take(may_be_partial=False)
             await self._lives.leave()
         finally:
             watching.cancel()

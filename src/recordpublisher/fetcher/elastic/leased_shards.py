@@ -172,6 +172,7 @@ class LeasedShards:
         confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if confirmed is None:
             return ReadPositions(positions)
+        given_up = {key for key in shards if self._sink.has_given_up(key)}
         found: dict[str, StoredPosition] = {}
         for key, given in shards.items():
             entry = confirmed["shards"].get(key)
@@ -180,7 +181,10 @@ class LeasedShards:
             elif entry is not None and entry.get("lease") == given["lease"]:
                 older = ShardState.from_json(entry)
                 found[key] = StoredPosition(older, positions[key].children if older.ended else {})
-        return ReadPositions(found, {key for key, given in shards.items() if confirmed["shards"].get(key) != given})
+            elif key in given_up:
+                found[key] = StoredPosition(self._begun[key].state)
+        newer = {key for key, given in shards.items() if confirmed["shards"].get(key) != given}
+        return ReadPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
         """Whether the shard's stream is in the list. Others keep their leases and positions (E12)."""

@@ -64,6 +64,9 @@ class GroupMapSink(MapSink):
         super().__init__(self._handler(options["batch_size"]), clock=VirtualClock(), **options)
         self.shards: set[str] = set()
         self.is_calm = False
+        self._last_begun: dict[str, int] = {}
+        self._given_up: dict[str, int] = {}
+        """For each shard that is given up, the last record that had begun: none behind it may begin."""
         self._chance = chance
         self._history = history
 
@@ -71,11 +74,18 @@ class GroupMapSink(MapSink):
         super().assigned(shards)
         for key in shards:
             self.shards.add(key.partition("/")[2])
+            self._last_begun.pop(key, None)
+            self._given_up.pop(key, None)
             self._history.owner[key.partition("/")[2]] = self
 
     def revoked(self, shards) -> None:
         super().revoked(shards)
         self.shards -= {key.partition("/")[2] for key in shards}
+
+    async def flush(self, checkpoint=None):
+        for key in () if checkpoint is None else checkpoint.stopped:
+            self._given_up.setdefault(key, self._last_begun.get(key, -1))
+        return await super().flush(checkpoint)
 
     async def write(self, batch: RecordBatch) -> None:
         keyed = [
@@ -87,6 +97,11 @@ class GroupMapSink(MapSink):
     def _handler(self, batch_size: int):
         async def handle(records) -> None:
             self._history.begin(self, records)
+            for record in records:
+                key, number = f"{record.stream}/{record.shard_id}", int(record.sequence_number)
+                self._last_begun[key] = max(number, self._last_begun.get(key, -1))
+                if number > self._given_up.get(key, number):
+                    self._history.violations.append(f"{number} of {key} begins after it was given up")
             what = 1.0 if self.is_calm else self._chance.random()
             if what < 0.3:
                 await asyncio.sleep(self._chance.choice([0, 0, 0.01, 0.5, 3, 60 * self._chance.random() ** 4]))

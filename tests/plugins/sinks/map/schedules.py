@@ -28,6 +28,10 @@ class Life:
         self.is_group = is_group
         self.positions = {shard: stored.get(shard, 0) for shard in PARENTS}
         self.started = {shard for shard in PARENTS if not PARENTS[shard] or shard in stored}
+        self.begun_in: dict[str, set[str]] = {shard: set() for shard in PARENTS}
+        """The records of each shard with which a handler has begun since it is here."""
+        self.given_up: dict[str, int] = {}
+        """For each shard that is given up, the last record that had begun: none behind it may begin."""
         self.away: set[str] = set()
         """Shards that another process has."""
         self.may_write = True
@@ -76,6 +80,11 @@ class Life:
     def begin(self, numbers: list[str]) -> None:
         """A handler begins: it may, and the shards of its records are here."""
         self.history.begin(numbers)
+        for shard in PARENTS:
+            mine = set(self.history.numbers(shard)) & set(numbers)
+            self.begun_in[shard] |= mine
+            if late := [each for each in mine if int(each) > self.given_up.get(shard, int(each))]:
+                self.history.violations.append(f"{late} of {shard} begin after it was given up")
         if not self.may_write:
             self.history.violations.append(f"{numbers} are handled while nothing may be written")
         for shard in self.away:
@@ -122,11 +131,31 @@ class Life:
             await self.checkpoint(False)
             await self.sink.close()
             return True
+        if self.chance.random() < 0.5:
+            await self.drain()
+            return False
         await asyncio.sleep(self.chance.choice([0, 1, 10_000]))
         await self.checkpoint(True)
         await self.sink.close()
         self.history.end_of_life()
         return False
+
+    async def drain(self) -> None:
+        """The job is stopped: nothing that a handler has begun is behind a stored position."""
+        for shard in self.begun_shards_without_begun_children():
+            self.given_up[shard] = max(map(int, self.begun_in[shard]), default=0)
+        await self.checkpoint(True, stopped=True)
+        await self.checkpoint(False, stopped=True)
+        for shard in self.started:
+            behind = set(self.history.numbers(shard)[self.stored.get(shard, 0) :]) & self.begun_in[shard]
+            assert not behind, f"{behind} of {shard} were handled and are handled again"
+        await self.sink.close()
+        self.history.end_of_life()
+
+    def begun_shards_without_begun_children(self) -> list[str]:
+        """A shard of which a descendant has begun is handled as a whole."""
+        begun = {shard for shard in PARENTS if self.begun_in[shard]}
+        return [shard for shard in PARENTS if not any(shard in ancestors(each) for each in begun)]
 
     def next_shards(self) -> list[str]:
         """Shards with something to write."""
@@ -160,6 +189,7 @@ class Life:
             self.started.discard(shard)
             self.away.add(shard)
             self.sink.revoked([f"{STREAM}/{shard}"])
+            self.begun_in[shard].clear()
         if self.chance.random() < 0.2 and self.may_write:
             self.may_write = False
             asyncio.get_running_loop().call_later(self.chance.choice([1, 30]), self.give_permission)
@@ -168,7 +198,7 @@ class Life:
         """The job may write again."""
         self.may_write = True
 
-    async def checkpoint(self, may_be_partial: bool) -> None:
+    async def checkpoint(self, may_be_partial: bool, *, stopped: bool = False) -> None:
         """Take a checkpoint; check that all before its positions is handled."""
         shards = {
             f"{STREAM}/{shard}": {
@@ -178,9 +208,10 @@ class Life:
             }
             for shard in self.started
         }
-        state = await self.sink.flush(Checkpoint({"version": 2, "shards": shards}, may_be_partial))
+        given = Checkpoint({"version": 2, "shards": shards}, may_be_partial, shards.keys() if stopped else ())
+        state = await self.sink.flush(given)
         assert state is not None
-        if not may_be_partial:
+        if not may_be_partial and not stopped:
             assert state["shards"] == shards
         if not self.is_group:  # in a group the positions of other shards are those of others
             self.stored.clear()

@@ -77,6 +77,36 @@ async def test_the_end_of_a_run_waits_for_every_record(tmp_path, ended_shards):
     assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
 
 
+async def test_a_job_that_is_stopped_leaves_what_no_handler_has_begun_to_the_next_start(tmp_path, open_shards):
+    seen, go_on = [], asyncio.Event()
+
+    async def slow(record):
+        seen.append(record.data)
+        await go_on.wait()
+
+    async def handle(record):
+        seen.append(record.data)
+
+    async with job(slow, tmp_path) as fetcher:
+        running = asyncio.ensure_future(fetcher.run())
+        while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
+            await asyncio.sleep(0.01)
+        fetcher.stop()
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await running
+    begun = sorted(seen)
+    async with job(handle, tmp_path) as fetcher:
+        running = asyncio.ensure_future(fetcher.run())
+        while len(seen) < 6:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        fetcher.stop()
+        await running
+
+    assert begun == [b"a0", b"b0"]
+    assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+
+
 async def test_a_failure_ends_the_job_with_the_record_and_its_cause(tmp_path, ended_shards):
     async def handle(record):
         raise KeyError("customer")

@@ -20,7 +20,7 @@ _PROGRESS = frozenset(
 class ShardProgress:
     """One shard: its batches that are not handled, in order; the states behind some of them; how far it is handled without a gap."""
 
-    __slots__ = ("batches", "handled", "is_revoked", "states", "within")
+    __slots__ = ("batches", "handled", "has_handled", "is_cut", "is_revoked", "known", "states", "within")
 
     def __init__(self) -> None:
         self.batches: deque[UnhandledBatch] = deque()
@@ -30,19 +30,50 @@ class ShardProgress:
         """The newest of them that may be stored."""
         self.within: dict[str, Any] = {}
         """The end of the last handled batch, where it lies behind `handled`."""
+        self.known: Mapping[str, Any] | None = None
+        """The newest state of all."""
+        self.has_handled = False
+        """A batch of records."""
+        self.is_cut = False
+        """The shard is given up, and records behind the last one that a handler had begun were dropped."""
         self.is_revoked = False
         """Another process reads the shard: what is not handled here is handled there."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a handler has begun a record."""
+        return self.has_handled or any(batch.begun for batch in self.batches)
+
+    def give_up(self) -> bool:
+        """Let what is behind the last record that a handler has begun be dropped. Returns whether there is anything.
+
+        What is before it must be handled: the next reader goes on behind it, so that nothing is handled twice.
+        """
+        if self.is_cut or not self.batches or self.batches[-1].begun == len(self.batches[-1].batch):
+            return False
+        self.is_cut = True
+        for batch in reversed(self.batches):
+            batch.limit = batch.begun
+            if batch.begun:
+                break
+        return True
 
     def drop_handled(self) -> None:
         """Forget the batches that are handled up to the first one that is not; take over the states that they held back."""
         while self.batches and not self.batches[0].remaining:
             done = self.batches.popleft()
-            self.within = _progress_after(done.batch, len(done.batch))
+            if count := done.handled_count():
+                self.has_handled, self.within = True, _progress_after(done.batch, count)
             if self.states and self.states[0][0] is done:
-                self.handled, self.within = self.states.popleft()[1], {}
+                state = self.states.popleft()[1]
+                if count == len(done.batch):
+                    self.handled, self.within = state, {}
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:
         """Remember the shard's state: it may be stored when what was written so far is handled."""
+        self.known = state
+        if self.is_cut:
+            return
         if not self.batches:
             self.handled, self.within = state, {}
         elif self.states and self.states[-1][0] is self.batches[-1]:
@@ -55,10 +86,9 @@ class ShardProgress:
         within = self.within
         if self.batches and (count := self.batches[0].handled_count()):
             within = _progress_after(self.batches[0].batch, count)
-        known = self.states[-1][1] if self.states else self.handled
-        if not within or known is None:
+        if not within or self.known is None:
             return self.handled
-        return {name: value for name, value in known.items() if name not in _PROGRESS} | within
+        return {name: value for name, value in self.known.items() if name not in _PROGRESS} | within
 
 
 def _progress_after(batch: RecordBatch, count: int) -> dict[str, Any]:
@@ -92,6 +122,20 @@ class HandledPositions:
         for key in self._shards.keys() & keys:
             self._shards.pop(key).is_revoked = True
 
+    def give_up(self, keys: Collection[str], state: State) -> bool:
+        """These shards are given up. Returns whether records of them are dropped (`UnhandledRecord.is_dropped`).
+
+        A shard of which a descendant is begun is handled as a whole: until then the state of the descendant stays as it was.
+        """
+        begun = [key for key, shard in self._shards.items() if shard.has_begun]
+        given_up = (self._shards.keys() & keys) - _ancestors(begun, state["shards"])
+        return sum(self._shards[key].give_up() for key in given_up) > 0  # each of them
+
+    def has_given_up(self, key: str) -> bool:
+        """Whether all that is left of a shard was dropped."""
+        shard = self._shards.get(key)
+        return shard is not None and shard.is_cut and not shard.batches
+
     def has_unhandled(self, keys: Collection[str]) -> bool:
         """Whether records of these shards are not handled."""
         return any(self._shards[key].batches for key in self._shards.keys() & keys)
@@ -105,7 +149,7 @@ class HandledPositions:
         current: Mapping[str, Mapping[str, Any]] = state["shards"]
         for key in [key for key, shard in self._shards.items() if key not in current and not shard.batches]:
             del self._shards[key]
-        unfinished = {key for key, shard in self._shards.items() if shard.batches}
+        unfinished = {key for key, shard in self._shards.items() if shard.batches or shard.is_cut}
         waiting = _descendants(unfinished, current)
         for key, entry in current.items():
             if key not in waiting:
@@ -116,6 +160,15 @@ class HandledPositions:
             if key in self._shards
         }
         return {**state, "shards": {key: entry for key, entry in handled.items() if entry is not None}}
+
+
+def _ancestors(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The ancestors of these shards."""
+
+    def parents(key: str) -> list[str]:
+        return [f"{key.rpartition('/')[0]}/{parent}" for parent in shards.get(key, {}).get("parents", ())]
+
+    return reachable((parent for key in keys for parent in parents(key)), parents)
 
 
 def _descendants(keys: Collection[str], shards: Mapping[str, Mapping[str, Any]]) -> set[str]:

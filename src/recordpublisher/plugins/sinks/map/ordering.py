@@ -85,24 +85,24 @@ class ReadyRecords:
             if not child.unfinished_parents:
                 self.finish(child)
 
-    def take_revoked(self) -> list[UnhandledRecord]:
-        """Take all records of revoked shards that wait."""
-        revoked: list[UnhandledRecord] = []
+    def take_dropped(self) -> list[UnhandledRecord]:
+        """Take all that wait and are dropped."""
+        dropped: list[UnhandledRecord] = []
         for queues in self._queues.values():
             for key_queue in queues.values():
                 if key_queue.waiting:
-                    revoked += [item for item in key_queue.waiting if item.pending.shard.is_revoked]
-                    kept = [item for item in key_queue.waiting if not item.pending.shard.is_revoked]
+                    dropped += [item for item in key_queue.waiting if item.is_dropped]
+                    kept = [item for item in key_queue.waiting if not item.is_dropped]
                     key_queue.waiting = deque(kept)
         ready = list(self.queue)
         self.queue.clear()
-        self.queue.extend([item for item in ready if not item.pending.shard.is_revoked])
+        self.queue.extend([item for item in ready if not item.is_dropped])
         for item in ready:
-            if item.pending.shard.is_revoked:
-                revoked.append(item)
+            if item.is_dropped:
+                dropped.append(item)
                 if item.key_queue is not None:
                     self.finish(item.key_queue)
-        return revoked
+        return dropped
 
     def clear(self) -> None:
         """Forget every record. They refer to each other, and the garbage collector does not look at them."""

@@ -110,10 +110,17 @@ class MapSink(Sink):
         self._wake()
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
-        """Return when every record is handled. A checkpoint that may be partial is not waited for: it gets the state that is handled.
+        """Return when every record is handled; of shards that are given up, those up to the last one that a handler has begun. A checkpoint
+        that may be partial is not waited for: it gets the state that is handled.
 
         Raises: SinkError after a record has failed the job.
         """
+        if (
+            checkpoint is not None
+            and checkpoint.stopped
+            and self._positions.give_up(checkpoint.stopped, checkpoint.state)
+        ):
+            self._drop_waiting()
         if checkpoint is None or not checkpoint.may_be_partial:
             self._wait.drain(True)
             self._wake()
@@ -130,6 +137,10 @@ class MapSink(Sink):
         self._ready.learn(checkpoint.state)
         return self._positions.handled_state(checkpoint.state)
 
+    def has_given_up(self, shard: str) -> bool:
+        """Whether records of the shard were dropped, and all before them are handled."""
+        return self._positions.has_given_up(shard)
+
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""
         self._outcomes.close()
@@ -142,9 +153,7 @@ class MapSink(Sink):
     def revoked(self, shards: Collection[str]) -> None:
         """Call no further handler for records of these shards. Those that run may end."""
         self._positions.revoke(shards)
-        for item in self._ready.take_revoked():
-            self._outcomes.handled(item)
-        self._wake()
+        self._drop_waiting()
 
     def metrics(self) -> dict[str, Any]:
         """Counts of records: `outstanding` (written and not handled), `handled`, `retries`, `timeouts`, `expired`, `skipped`,
@@ -155,6 +164,11 @@ class MapSink(Sink):
         """The same, with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
+
+    def _drop_waiting(self) -> None:
+        for item in self._ready.take_dropped():
+            self._outcomes.handled(item)
+        self._wake()
 
     def _is_below_limit(self) -> bool:
         return self._outcomes.held_bytes < self._settings.max_bytes

@@ -18,26 +18,32 @@ RECORD_OBJECT_BYTES = 330
 
 
 class UnhandledBatch:
-    """A batch of which some records are not handled yet. Its memory counts until all of them are."""
+    """A batch of which some records are not handled yet. Its memory counts until all of them are.
 
-    __slots__ = ("_unhandled", "batch", "held_bytes", "remaining", "shard")
+    `begun`: the number of its records up to the last one that a handler has begun. Those from `limit` on are dropped.
+    """
+
+    __slots__ = ("_unhandled", "batch", "begun", "held_bytes", "limit", "remaining", "shard")
 
     def __init__(self, batch: RecordBatch, shard: ShardProgress) -> None:
         self.batch = batch
         self.shard = shard
-        self.remaining = len(batch)
+        self.remaining = self.limit = len(batch)
+        self.begun = 0
         self._unhandled = bytearray(b"\1") * len(batch)
         shard.batches.append(self)
         self.held_bytes = batch.held_bytes + RECORD_OBJECT_BYTES * len(batch)
 
     def count_handled(self, index: int) -> None:
-        """The record at this place is done with."""
-        self._unhandled[index] = 0
+        """The record at this place is done with: handled, or dropped."""
+        if index < self.limit:
+            self._unhandled[index] = 0
         self.remaining -= 1
 
     def handled_count(self) -> int:
         """How many records are handled up to the first that is not."""
-        return self._unhandled.index(1) if self.remaining else len(self._unhandled)
+        count = self._unhandled.find(1)
+        return len(self._unhandled) if count < 0 else count
 
 
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
@@ -62,6 +68,16 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     pending: UnhandledBatch
     key_queue: KeyQueue | None = None
     attempts: int = 0
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether another process, or the next start, handles it."""
+        return self.pending.shard.is_revoked or self.index >= self.pending.limit
+
+    def begin(self) -> None:
+        """A handler begins with it."""
+        if self.index >= self.pending.begun:
+            self.pending.begun = self.index + 1
 
     def as_batch(self) -> RecordBatch:
         """The record as a batch of one."""
