@@ -316,6 +316,44 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
         "flink.sink.sql.uri": f"postgresql://me:hunter2@/db?host={tmp_path}",
         "flink.sql.transaction.maxretries": 1,
     }
-    with pytest.raises(rp.RetriesExhaustedError, match="the transaction failed 2 times") as raised:
+    with pytest.raises(rp.RetriesExhaustedError, match=r"No such file or directory.*; tried 2 times;") as raised:
         await made(**given).open(rp.SinkContext())
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("v numeric", {"v": "cheap"}, "column 'v' (numeric) cannot take 'cheap'"),
+        ("v timestamptz", {"v": "yesterday"}, "column 'v' (timestamp) cannot take 'yesterday'"),
+        ("v int", {"v": 99_999_999_999}, "column 'v' (integer) cannot take 99999999999"),
+        ("v int", {"v": "1" * 500}, f"column 'v' (integer) cannot take '{'1' * 99}"),
+        ("v int", {"v": 12.7}, "column 'v' (integer) cannot take 12.7"),
+        ("v int[]", {"v": [1, 0.5]}, "column 'v' (array) cannot take [1, 0.5]"),
+        ("v inet", {"v": "here"}, "column 'v' (inet) cannot take 'here'"),
+        ("v text", {"v": "nul \0"}, "column 'v' (text) cannot take 'nul \\x00'"),
+        ("v int not null", [1], 'its value is no JSON object but [1]: NotNullViolation: null value in column "v"'),
+        ("v int not null", None, 'its value is no JSON object but None: NotNullViolation: null value in column "v"'),
+    ],
+)
+async def test_a_rejected_row_names_the_column_and_the_value(uri, made, column, value, reason):  # S7
+    query(uri, f"create table t (shard_id text, {column})")
+    reasons = []
+
+    async def reject(record, reason):
+        reasons.append(reason)
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=reject))
+    await committed(sink, with_values(value))
+    assert [each.startswith(reason) for each in reasons] == [True], reasons
+    assert "CONTEXT" not in reasons[0]
+    assert query(uri, "select * from t") == []
+
+
+async def test_a_whole_number_written_as_a_float_goes_to_an_integer_column(uri, made):
+    query(uri, "create table t (n int)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await committed(sink, with_values({"n": 12.0}))
+    assert query(uri, "select n from t") == [(12,)]

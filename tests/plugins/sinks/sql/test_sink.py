@@ -333,3 +333,16 @@ async def test_a_full_disk_is_told_as_one(path, caplog):
 def test_a_job_name_that_is_too_long_is_refused(path):
     with pytest.raises(rp.ConfigurationError, match="at most 200 characters"):
         sink_on(path, **{"flink.job.name": "j" * 201})
+
+
+async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
+    query(path, "create table t (n int)")
+    sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
+    await sink.open(rejecting.context)
+    await sink.write(with_values({"n": 12.7}, {"n": 12.0}, {"n": 2**70}))
+    await sink.flush(rp.Checkpoint(STATE))
+    assert query(path, "select n, typeof(n) from t") == [(12, "integer")]
+    assert rejecting.records == [
+        (["1"], "column 'n' (integer) cannot take 12.7"),
+        (["3"], "column 'n' (integer) cannot take 1180591620717411303424"),
+    ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text, types
 
+from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.records import RecordBatch
 
 Convert = Callable[[Any], Any]
@@ -30,6 +31,11 @@ def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
     return _nested_as_json
 
 
+def cannot_take(column: Column[Any], value: Any) -> str:
+    """Why a row is rejected: the column, its type and the value, the beginning of a long one."""
+    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
+
+
 def _array(convert: Convert, value: Any) -> Any:
     if value is not None and not isinstance(value, list):
         raise TypeError(f"a {type(value).__name__} is no array")
@@ -43,6 +49,15 @@ def _array(convert: Convert, value: Any) -> Any:
 def _nested_as_json(value: Any) -> Any:
     """Objects and lists as their JSON text."""
     return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+
+def _integer(value: Any) -> Any:
+    """A number with a fraction is refused: PostgreSQL would round it."""
+    if not isinstance(value, float):
+        return _nested_as_json(value)
+    if not value.is_integer():
+        raise ValueError(f"{value} has a fraction")
+    return int(value)
 
 
 def _text(value: Any) -> Any:
@@ -93,6 +108,7 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
     (types.Date, _date),
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
+    (types.Integer, _integer),
     (types.Float, _nested_as_json),  # a kind of Numeric
     (types.Numeric, _decimal),
     (types.String, _text),
@@ -133,6 +149,7 @@ class RowBuilder:
     def __init__(self, table: Table) -> None:
         taken = RECORD_COLUMNS.keys() if is_keyed_by_record(table) else ()
         columns = [column for column in table.columns if not _is_generated(column)]
+        self._table = table
         self._columns = [column.name for column in columns]
         self._conversions = {column.name: conversion_of(column.type) for column in columns if column.name not in taken}
         self._filled_by_database = {column.name for column in columns if _is_filled_by_database(column)}
@@ -161,12 +178,20 @@ class RowBuilder:
         fields = value if isinstance(value, dict) else {}
         try:
             named = {name: convert(fields[name]) for name, convert in self._conversions.items() if name in fields}
-        except UNCONVERTIBLE as error:
-            return Row(batch, index, {}, f"{type(error).__name__}: {error}")
+        except UNCONVERTIBLE:
+            return Row(batch, index, {}, self._refusal(fields))
         if not named and not known:
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
+
+    def _refusal(self, fields: Mapping[str, Any]) -> str:
+        for name, convert in self._conversions.items():
+            try:
+                convert(fields.get(name))
+            except UNCONVERTIBLE:
+                return cannot_take(self._table.columns[name], fields[name])
+        raise ImpossibleStateError("a conversion failed once, and then succeeded")
 
 
 def is_keyed_by_record(table: Table) -> bool:

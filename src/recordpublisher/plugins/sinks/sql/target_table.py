@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from sqlalchemy import Connection, Insert, MetaData, Table, inspect, text
+from sqlalchemy import Connection, Insert, MetaData, Table, cast, inspect, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IdentifierError, StatementError
+from sqlalchemy.exc import DBAPIError, IdentifierError, IntegrityError, StatementError
 
 from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
-from .rows import Row, RowBuilder, is_keyed_by_record, record_columns
+from .rows import Row, RowBuilder, cannot_take, is_keyed_by_record, record_columns
+
+_OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError)
+"""What an insert raises for a value that its column does not take; StatementError: every error of the database, too."""
 
 
 class RejectedRowsError(Exception):
@@ -74,15 +77,31 @@ class TargetTable:
         try:
             with connection.begin_nested():
                 connection.execute(self._statement, [row.values for row in rows])
-        except (StatementError, ValueError, TypeError, ArithmeticError) as error:
+        except _OF_A_VALUE as error:
             if not is_about_the_row(error):
                 raise
             if len(rows) == 1:
-                rejected.append(Row(rows[0].batch, rows[0].index, {}, _message(error)))
+                rejected.append(Row(rows[0].batch, rows[0].index, {}, self._reason(connection, rows[0], error)))
                 return
             middle = len(rows) // 2
             self._insert_same_columns(connection, rows[:middle], rejected)
             self._insert_same_columns(connection, rows[middle:], rejected)
+
+    def _reason(self, connection: Connection, row: Row, error: Exception) -> str:
+        """Why the database rejects a row. Each value is converted to the type of its column alone, which shows the wrong one."""
+        value = row.record.value_column[0]
+        fields = value if isinstance(value, dict) else {}
+        given = {} if isinstance(error, IntegrityError) else row.values
+        for column in map(self.table.columns.__getitem__, given):
+            try:
+                with connection.begin_nested():
+                    connection.execute(select(cast(literal(given[column.name], column.type), column.type)))
+            except _OF_A_VALUE as refused:
+                if not is_about_the_row(refused):
+                    raise
+                return cannot_take(column, fields.get(column.name, given[column.name]))
+        is_object = isinstance(value, dict) or is_keyed_by_record(self.table)
+        return _message(error) if is_object else f"its value is no JSON object but {value!r:.100}: {_message(error)}"
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:
@@ -107,4 +126,5 @@ def _has_deferred_constraints(connection: Connection, table: Table) -> bool:
 
 def _message(error: Exception) -> str:
     cause = getattr(error, "orig", None) or error
-    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+    text = str(cause).partition("\nCONTEXT:")[0]  # where in the statement: it says nothing about the record
+    return f"{type(cause).__name__}: {' '.join(text.split())}"

@@ -70,7 +70,7 @@ class Database:
                 lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
             )
         except RetriesExhaustedError as error:
-            tried = f" in {self._policy.max_retries + 1} tries" if self._policy.max_retries else ""
+            tried = f"; tried {self._policy.max_retries + 1} times" if self._policy.max_retries else ""
             remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
             raise RetriesExhaustedError(f"{error.__cause__}{tried}; {remedy}") from error.__cause__
 

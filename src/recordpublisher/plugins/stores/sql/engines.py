@@ -42,7 +42,7 @@ def _engine(url: URL) -> Engine:
     if dialect not in ("postgresql", "sqlite") or (dialect == "sqlite" and url.database in (None, "", ":memory:")):
         raise ValueError(dialect)  # a database in memory does not survive a restart
     waiting = {"connect_timeout": _CONNECT_SECONDS} if dialect == "postgresql" else {"timeout": _LOCK_SECONDS}
-    # hide_parameters: rows are the user's data and must not appear in messages and logs
+    # hide_parameters: rows are the user's data; a message names the value that is wrong, never a whole row
     engine = create_engine(
         url, pool_size=1, max_overflow=0, pool_pre_ping=True, hide_parameters=True, connect_args=waiting
     )
