@@ -83,3 +83,14 @@ def test_progress_orders_starts_numbers_and_the_end():
     leases = [KclLease(SHARD, checkpoint, sub) for checkpoint, sub in ordered]
     leases.reverse()
     assert [(each.checkpoint, each.sub_sequence) for each in sorted(leases, key=lambda each: each.progress)] == ordered
+
+
+def test_a_row_that_is_not_of_a_shard_is_no_lease():
+    assert read({"leaseKey": {"S": "migration"}, "state": {"S": "DONE"}}) is None
+
+
+def test_a_lease_without_a_checkpoint_is_named_with_what_to_do():
+    with pytest.raises(
+        StateError, match=f"the row {SHARD} of kcl:app .*checkpoint.*: delete it, or have the KCL write"
+    ):
+        read({"leaseKey": {"S": SHARD}, "leaseCounter": {"N": "1"}})

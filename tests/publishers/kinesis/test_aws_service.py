@@ -1,6 +1,7 @@
 """AwsService: one client, one loader, and one guard round every call."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,6 +16,8 @@ from servers.scripted_kinesis import PROPERTIES
 
 class Client:
     """A client of the SDK that answers with what it is given."""
+
+    meta = SimpleNamespace(endpoint_url="http://proxy:3128")
 
     def __init__(self, answer):
         self.answer = answer
@@ -50,16 +53,16 @@ async def test_a_response_that_cannot_be_parsed_may_be_asked_for_again(parse):
 
 
 @pytest.mark.parametrize(
-    ("refused", "kind"),
+    ("refused", "kind", "words"),
     [
-        (error("404", 404), TransientError),
-        (error("", 403), TransientError),
-        (error("AccessDenied", 403), FatalKinesisError),
+        (error("404", 404), TransientError, "HTTP 404 without an error code, from http://proxy:3128"),
+        (error("", 403), TransientError, "HTTP 403 without an error code, from http://proxy:3128"),
+        (error("AccessDenied", 403), FatalKinesisError, "words"),
     ],
     ids=repr,
 )
-async def test_an_error_without_a_code_is_not_of_aws(refused, kind):
-    with pytest.raises(kind):
+async def test_an_error_without_a_code_is_not_of_aws(refused, kind, words):
+    with pytest.raises(kind, match=words):
         await service(refused).call("Scan", len)
 
 

@@ -72,6 +72,9 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
     """Read a row. None: it is no lease but another entity, which KCL 3.5 and later keep in the same table. Raises: StateError."""
     if "S" in item.get("entityType", {}) and item["entityType"]["S"] != "LEASE":
         return None
+    row = _text(item, "leaseKey")
+    if row is not None and "checkpoint" not in item and "shardId-" not in row:
+        return None
     try:
         key, checkpoint = item["leaseKey"]["S"], item["checkpoint"]["S"]
         stream_id, shard_id = _text(item, "streamName"), _text(item, "shardId") or key
@@ -89,7 +92,10 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
             has_pending="pendingCheckpoint" in item,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"a row of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}") from error
+        remedy = "delete it, or have the KCL write it again, and import then"
+        raise StateError(
+            f"the row {row} of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}: {remedy}"
+        ) from error
     if lease.key != key or (stream_id is not None and stream_id.count(":") != 2):
         raise StateError(f"a row of {place} is not a lease of the KCL: key {key!r}, stream {stream_id!r}")
     if checkpoint not in NO_SEQUENCE_NUMBER and not (checkpoint.isascii() and checkpoint.isdecimal()):

@@ -11,6 +11,7 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from ..errors import TransientError
+from ..password_masking import mask_passwords
 from ..properties.groups.access import REQUEST_TIMEOUT
 from ..properties.properties import Properties
 from .credentials import session_with_credentials
@@ -87,8 +88,12 @@ class AwsService:
         try:
             response: Response = await getattr(await self._opened(), xform_name(api))(**parameters)
         except ClientError as error:
-            _check_has_code(api, error)
-            raise
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if error.response.get("Error", {}).get("Code", "") not in ("", str(status)):
+                raise
+            # every error of AWS has a code, for which the SDK puts the status where a proxy or another server has answered
+            words = f"HTTP {status} without an error code, from {mask_passwords(await self.endpoint_url())}"
+            raise TransientError(api, "MalformedResponse", words) from error
         return response
 
     async def _opened(self) -> Any:
@@ -108,10 +113,3 @@ def _sdk_client(service: str, properties: Properties, endpoint: str | None, atte
         warm_up_loader_caches=True,  # reads the service model off the loop
     )
     return partial(session.create_client, service, region_name=region, endpoint_url=endpoint, config=config)
-
-
-def _check_has_code(api: str, error: ClientError) -> None:
-    """Every error of AWS has a code; the SDK puts the HTTP status in its place. Raises: TransientError for one that a proxy wrote."""
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if error.response.get("Error", {}).get("Code", "") in ("", str(status)):
-        raise TransientError(api, "MalformedResponse", f"HTTP {status} without an error code") from error
