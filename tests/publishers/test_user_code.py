@@ -43,6 +43,45 @@ async def test_stop_iteration_in_a_thread_becomes_an_error_that_a_future_can_hol
         await UserFunction("function", stop, "a function")()
 
 
+class OwnError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [SystemExit, OwnError])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_would_end_the_process_is_an_error_of_the_function(kind, is_async):
+    def leave():
+        raise kind(3)
+
+    async def leave_later():
+        leave()
+
+    with pytest.raises(RuntimeError, match=f"the function raised {kind.__name__}: 3"):
+        await UserFunction("function", leave_later if is_async else leave, "a function")()
+
+
+@pytest.mark.parametrize("kind", [StopIteration, SystemExit])
+async def test_an_error_that_stands_for_another_is_logged_with_the_traceback_of_that_one(kind):
+    async def leave():
+        raise kind
+
+    with pytest.raises(RuntimeError) as raised:
+        await UserFunction("function", leave, "a function")()
+    error = raised.value.with_traceback(None)
+    assert for_log(error) is error
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda a, b: None, AsyncCall, functools.partial(double, 1)])
+def test_a_function_that_cannot_take_its_arguments_is_refused(function):
+    with pytest.raises(rp.ConfigurationError, match=r"it cannot be called with 1 argument"):
+        check_user_function("function", function, "a function", arguments=1)
+
+
+@pytest.mark.parametrize("function", [double, AsyncCall(), print, dict, lambda a, b=1: None, lambda *all: None])
+def test_a_function_that_can_or_may_take_its_arguments_is_not(function):
+    check_user_function("function", function, "a function", arguments=1)
+
+
 async def test_a_generator_that_a_plain_function_returns_is_refused():
     with pytest.raises(TypeError, match="returned a generator, of which no code has run"):
         await UserFunction("function", lambda: (number for number in "abc"), "a function")()

@@ -75,7 +75,11 @@ class ShardLifecycle(ShardListener):
 
     def on_resume(self, gap_seconds: float) -> None:
         """The process was suspended: no shard counts as idle before it was read again, and the global watermark is refreshed (W3, W7)."""
-        log.warning("subtask %d was suspended for %.1f s", self._job.subtask, gap_seconds)
+        log.warning(
+            "subtask %d was suspended for %.1f s, or its event loop was blocked (does an async handler block? Use a plain def)",
+            self._job.subtask,
+            gap_seconds,
+        )
         self._job.tracker.after_suspension()
         for entry in self._table:
             entry.on_suspension()

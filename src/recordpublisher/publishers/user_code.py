@@ -2,11 +2,12 @@
 
 import asyncio
 import inspect
+import itertools
 import logging
 import sysconfig
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,11 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
-def check_user_function(name: str, function: object, valid: str, *, is_plain: bool = False) -> None:
-    """Raises: ConfigurationError for what cannot be called and for a generator function; with `is_plain` for an async one, too."""
+def check_user_function(
+    name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
+) -> None:
+    """Raises: ConfigurationError for what cannot be called, also with this number of arguments, and for a generator function; with
+    `is_plain` for an async one, too."""
     if not callable(function):
         raise ConfigurationError(name, f"{function!r:.100}", valid)
     if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
@@ -37,6 +41,8 @@ def check_user_function(name: str, function: object, valid: str, *, is_plain: bo
         )
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, and nobody would await it")
+    if arguments is not None and not _takes(function, arguments):
+        raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
 
 
 def refuse_never_run(results: Sequence[Any]) -> None:
@@ -54,15 +60,31 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 class UserFunction:
     """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be."""
 
-    def __init__(self, name: str, function: Callable[..., Any], valid: str, threads: Executor | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        valid: str,
+        threads: Executor | None = None,
+        *,
+        arguments: int | None = None,
+    ) -> None:
         """`threads`: those of plain functions; None: those of the event loop. Raises: ConfigurationError, as `check_user_function`."""
-        check_user_function(name, function, valid)
+        check_user_function(name, function, valid, arguments=arguments)
         self.is_async = is_coroutine_function(function)
         self._function = function
         self._threads = threads
 
     async def __call__(self, *arguments: Any) -> Any:
-        """The result. Raises: what the function raises; TypeError for a generator."""
+        """The result. Raises: what the function raises; TypeError for a generator; RuntimeError for what would end the process."""
+        try:
+            return await self._result(arguments)
+        except (Exception, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # such as SystemExit: the event loop would end without a word
+            raise RuntimeError(f"the function raised {describe_error(error)}") from error
+
+    async def _result(self, arguments: tuple[Any, ...]) -> Any:
         if self.is_async:
             result = self._function(*arguments)
         else:
@@ -76,8 +98,7 @@ class UserFunction:
     def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
-        except (StopIteration, SystemExit) as error:
-            # the future of a thread cannot hold the first: the caller would wait for ever; the second would end the process without a word
+        except StopIteration as error:  # the future of a thread cannot hold it: the caller would wait for ever
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
@@ -122,12 +143,32 @@ def for_log(error: BaseException) -> BaseException | None:
 
     In place of one whose message has no end comes another, with its traceback.
     """
-    if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)):
+    frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in _with_causes(error))
+    if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
     described = describe_error(error)
     if len(described) <= MAX_REASON:
         return error
     return RuntimeError(described).with_traceback(error.__traceback__)
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _takes(function: Callable[..., Any], arguments: int) -> bool:
+    """Whether it can be called so; True where that is not known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
 
 
 def _is_foreign(file: str) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import yaml
 
+import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskHealth, SubtaskMetrics
 from recordpublisher.plugins.metrics.prometheus.exporter import page_of
 
@@ -17,6 +18,8 @@ RULES = {rule["alert"]: rule for rule in yaml.safe_load(FILE.read_text())["group
 SUBTASK, SHARD = 'subtask="1"', 'stream="s",shard="a",subtask="1"'
 MINUTES = 30
 
+SINKS = [*SINK, *rp.MapSink(print).exported_metrics()]
+SKIPPED = f"recordpublisher_sink_skipped_total{{{SUBTASK}}}"
 FIRING = {
     "RecordPublisherDown": ('up{job="recordpublisher"}', "0"),
     "RecordPublisherSubtaskSilent": (f"recordpublisher_subtask_up{{{SUBTASK}}}", "0"),
@@ -46,6 +49,7 @@ HEALTHY = {
     **{series: "1" for series, _ in FIRING.values() if series.split("{")[0].endswith(("up", "_ready"))},
     FIRING["RecordPublisherLossNear"][0]: "86000",
     f"recordpublisher_shard_skipped_records_total{{{SHARD}}}": "0",
+    SKIPPED: "0",
 }
 """The same series as a healthy job has them."""
 
@@ -64,9 +68,9 @@ def case(firing, expected):
     }
 
 
-def alert_of(name):
+def alert_of(name, series=None):
     """What Prometheus is expected to send: the labels of the series and of the rule."""
-    series = FIRING[name][0]
+    series = series or FIRING[name][0]
     given = dict(pair.split("=", 1) for pair in series[:-1].partition("{")[2].split(","))
     labels = {label: value.strip('"') for label, value in given.items()}
     return {"exp_labels": {**labels, **RULES[name]["labels"]}}
@@ -81,7 +85,7 @@ def judge(promtool, folder, cases):
 
 
 def page():
-    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"], SINK)], [SubtaskHealth(0, True, [])])
+    return page_of([SubtaskMetrics(0, METRICS["subtask"], METRICS["shards"], SINKS)], [SubtaskHealth(0, True, [])])
 
 
 def run(*command, given=""):
@@ -101,6 +105,11 @@ def test_every_alert_has_a_series_that_fires_it():
 @pytest.mark.slow
 def test_each_alert_fires_and_no_other(promtool, tmp_path):
     cases = [case({**HEALTHY, series: value}, {name: [alert_of(name)]}) for name, (series, value) in FIRING.items()]
+    cases.append(
+        case(
+            {**HEALTHY, SKIPPED: "0+1"}, {"RecordPublisherBadRecords": [alert_of("RecordPublisherBadRecords", SKIPPED)]}
+        )
+    )
     judged = judge(promtool, tmp_path, cases)
 
     assert judged.returncode == 0, judged.stdout + judged.stderr

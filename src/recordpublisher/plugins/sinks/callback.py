@@ -32,7 +32,7 @@ class CallbackSink(Sink):
         self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
         # of its own: `asyncio.run` waits for the event loop's threads, also for a function that never returns
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
-        self._call = UserFunction("function", self._function, _VALID, threads)
+        self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
     def checks(self) -> Checks:
         """The function was imported."""

@@ -149,12 +149,28 @@ def test_generators_are_refused(handle):
         rp.MapSink(handle)
 
 
+def test_a_function_without_arguments_is_refused():
+    with pytest.raises(rp.ConfigurationError, match="cannot be called with 1 argument"):
+        rp.MapSink(lambda: None)
+
+
+def test_an_async_handler_that_ends_the_process_has_failed_with_its_traceback(caplog):
+    async def handle(record):
+        if is_bad(record):
+            raise SystemExit(3)
+
+    metrics = run_virtual(outcome(handle))
+    line = next(line for line in caplog.records if "SystemExit: 3" in line.getMessage())
+    assert (metrics["handled"], metrics["skipped"]) == (3, 1)
+    assert isinstance(line.exc_info[1].__cause__, SystemExit)
+
+
 def test_a_failure_that_ends_the_job_is_logged_with_record_and_traceback(caplog):
     async def handle(record):
         raise KeyError("customer")
 
     with pytest.raises(
-        rp.SinkError, match=r"record 1 of orders/shardId-0 .* on.failure = SKIP or DEAD_LETTER .*on_failure=. goes on"
+        rp.SinkError, match=r"record 1 of orders/shardId-0 .*on.failure = SKIP or DEAD_LETTER .*on_failure=. goes on"
     ):
         run_virtual(outcome(handle, on_failure="FAIL", concurrency=1))
     line = next(line for line in caplog.records if "record 1 of orders/shardId-0" in line.getMessage())

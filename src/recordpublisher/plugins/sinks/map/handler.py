@@ -19,7 +19,7 @@ class Handler:
     def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
         """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
-        self._function = UserFunction("handler", handler, VALID, self._threads)
+        self._function = UserFunction("handler", handler, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
             reason = "a thread cannot be ended from outside"
             raise ConfigurationError(
