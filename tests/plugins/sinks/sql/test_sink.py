@@ -346,3 +346,43 @@ async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
         (["1"], "column 'n' (integer) cannot take 12.7"),
         (["3"], "column 'n' (integer) cannot take 1180591620717411303424"),
     ]
+
+
+async def findings(sink):
+    return {name: await check() for name, check in sink.checks().items()}
+
+
+async def test_the_checks_find_a_missing_table_and_create_nothing(path):
+    assert await findings(sink_on(path)) == {
+        "positions": "reachable, 0 stored snapshots",
+        "table": "records will be created",
+    }
+    assert not path.exists()
+    query(path, "create table records (n int)")
+    assert (await findings(sink_on(path)))["table"] == "records is there"
+
+
+async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):
+    query(path, "create table t (n int)")
+    with pytest.raises(rp.ConfigurationError, match="there is no schema 'shoop'"):
+        await findings(sink_on(path, **{"flink.sink.sql.table": "shoop.orders"}))
+
+
+async def test_a_table_that_is_created_is_told(path, caplog):
+    caplog.set_level("INFO", "recordpublisher.database")
+    for _ in range(2):
+        await sink_on(path, **{"flink.sink.sql.table": "ordres"}).open(rp.SinkContext())
+    assert [record.getMessage() for record in caplog.records] == ["created table ordres, which was missing"]
+
+
+@pytest.mark.parametrize("is_elastic", [False, True])
+async def test_another_job_that_fills_the_table_is_told(path, caplog, is_elastic):
+    first = sink_on(path)
+    await first.open(rp.SinkContext())
+    await first.flush(rp.Checkpoint(STATE))
+    await sink_on(path).open(rp.SinkContext())
+    await sink_on(path, **{"flink.job.name": "b", "flink.sink.sql.table": "t"}).open(rp.SinkContext())
+    assert caplog.text == ""
+
+    await sink_on(path, **{"flink.job.name": "copy"}).open(rp.SinkContext(is_elastic=is_elastic))
+    assert "table records also has rows of job 'job'" in caplog.text

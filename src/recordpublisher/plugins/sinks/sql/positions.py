@@ -15,6 +15,13 @@ from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 MAX_JOB_NAME = 200
 
 
+def writers_of(connection: Connection, positions: Table, target: str | None) -> set[str]:
+    """The jobs in a table of positions, if it is there, that belong to the rows in table `target`."""
+    if not inspect(connection).has_table(positions.name):
+        return set()
+    return set(connection.scalars(select(positions.c.job).where(positions.c.target == target)))
+
+
 class PositionTable:
     """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
 
@@ -59,6 +66,10 @@ class PositionTable:
         """Every subtask's snapshot. Raises: StateError for one that cannot be read."""
         self._prepare(connection)
         return self._load(connection)
+
+    def writers(self, connection: Connection) -> set[str]:
+        """The jobs that have positions for the target. Nothing is created."""
+        return writers_of(connection, self._table, self._target)
 
     def stored(self, connection: Connection) -> list[State]:
         """The same for a reader, who creates and locks nothing. Raises: StateError, ConfigurationError for those of another target."""

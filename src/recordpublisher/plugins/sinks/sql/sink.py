@@ -1,11 +1,13 @@
 """SqlSink: writes rows and positions in one transaction, fenced by generation or by worker (S6)."""
 
+import logging
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
@@ -15,9 +17,10 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .positions import MAX_JOB_NAME, PositionTable
 from .row_buffer import RowBuffer
-from .target_table import TargetTable
+from .target_table import TargetTable, find_table
 from .worker_positions import SqlWorkerPositions, WorkerTable
 
+log = logging.getLogger("recordpublisher.database")
 POSITIONS, WORKERS = "recordpublisher_positions", "recordpublisher_workers"
 
 
@@ -72,6 +75,15 @@ class SqlSink(Sink):
         """The database and the table."""
         return f"{type(self).__name__}, table {self._table_name} of {self._database.place}"
 
+    def checks(self) -> Checks:
+        """Whether the positions can be read, and the table is there or can be created; nothing is."""
+
+        async def table() -> str:
+            exists = self._database.exists() and await self._database.transaction(self._has_table)
+            return f"{self._table_name} {'is there' if exists else 'will be created'}"
+
+        return {**super().checks(), "table": table}
+
     def worker_positions(self) -> SqlWorkerPositions:
         """The rows of workers, in a table of their own."""
         return self._worker_positions
@@ -111,11 +123,15 @@ class SqlSink(Sink):
         """Close the connection; rows that wait for a checkpoint are not written."""
         await self._database.close()
 
+    def _has_table(self, connection: Connection) -> bool:
+        return find_table(connection, self._table_name) is not None
+
     def _open(self, connection: Connection) -> tuple[TargetTable, list[State]]:
         if self._workers.targets(connection):
             raise self._refusal(WORKERS, "STATIC", "ELASTIC")
         self._positions.stored(connection)  # those of another table are refused before a running job is replaced
         self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
+        self._warn_of_other_jobs(connection)
         return TargetTable(connection, self._table_name), self._positions.load(connection)
 
     def _open_elastic(self, connection: Connection) -> TargetTable:
@@ -128,7 +144,15 @@ class SqlSink(Sink):
                 SQL_TABLE.key, self._table_name, f"the same table, or another {JOB_NAME.key}", reason=reason
             )
         self._workers.create(connection)
+        self._warn_of_other_jobs(connection)
         return TargetTable(connection, self._table_name)
+
+    def _warn_of_other_jobs(self, connection: Connection) -> None:
+        writers = self._positions.writers(connection) | self._workers.writers(connection)
+        for job in sorted(writers - {self._job}):
+            log.warning(
+                "table %s also has rows of job '%s': the jobs have positions of their own", self._table_name, job
+            )
 
     def _refusal(self, table: str, given: str, stored: str) -> ConfigurationError:
         reason = f"table {table} has positions of job '{self._job}' with {stored}, and rows would come twice"

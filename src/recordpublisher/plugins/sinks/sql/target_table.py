@@ -1,5 +1,6 @@
 """TargetTable: finds or creates the table, and inserts rows so that each bad row is identified."""
 
+import logging
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -13,6 +14,7 @@ from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
 
 from .rows import Row, RowBuilder, cannot_take, is_keyed_by_record, record_columns
 
+log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError)
 """What an insert raises for a value that its column does not take; StatementError: every error of the database, too."""
 
@@ -30,23 +32,8 @@ class TargetTable:
 
     def __init__(self, connection: Connection, name: str) -> None:
         """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist."""
-        schema, _, table = name.rpartition(".")
-        schemas = inspect(connection).get_schema_names() if schema else []
-        if schema and schema not in schemas:
-            reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
-            raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
-        metadata = MetaData(schema=schema or None)
-        if inspect(connection).has_table(table, schema=schema or None):
-            self.table = Table(table, metadata, autoload_with=connection)
-        else:
-            self.table = Table(table, metadata, *record_columns())
-            try:
-                self.table.create(connection)
-            except IdentifierError as error:
-                valid = "a shorter name, or a table that exists"
-                raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
-        if not len(self.table.columns):
-            raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
+        found = find_table(connection, name)
+        self.table = _create_table(connection, name) if found is None else found
         self.rows = RowBuilder(self.table)
         self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)
@@ -102,6 +89,33 @@ class TargetTable:
                 return cannot_take(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or is_keyed_by_record(self.table)
         return _message(error) if is_object else f"its value is no JSON object but {value!r:.100}: {_message(error)}"
+
+
+def find_table(connection: Connection, name: str) -> Table | None:
+    """The table, if it is there. Raises: ConfigurationError for one without columns, or of a schema that does not exist."""
+    schema, _, table = name.rpartition(".")
+    schemas = inspect(connection).get_schema_names() if schema else []
+    if schema and schema not in schemas:
+        reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
+        raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
+    if not inspect(connection).has_table(table, schema=schema or None):
+        return None
+    found = Table(table, MetaData(schema=schema or None), autoload_with=connection)
+    if not len(found.columns):
+        raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
+    return found
+
+
+def _create_table(connection: Connection, name: str) -> Table:
+    schema, _, table = name.rpartition(".")
+    created = Table(table, MetaData(schema=schema or None), *record_columns())
+    try:
+        created.create(connection)
+    except IdentifierError as error:
+        valid = "a shorter name, or a table that exists"
+        raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
+    log.info("created table %s, which was missing", name)
+    return created
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:

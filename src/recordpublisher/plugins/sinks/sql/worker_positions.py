@@ -13,6 +13,7 @@ from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import FencedError
 
+from .positions import writers_of
 from .row_buffer import RowBuffer
 
 
@@ -49,6 +50,10 @@ class WorkerTable:
         if not inspect(connection).has_table(self._table.name):
             return set()
         return set(connection.scalars(select(self._table.c.target).where(self._of_job())))
+
+    def writers(self, connection: Connection) -> set[str]:
+        """The jobs whose workers write to the target. Nothing is created."""
+        return writers_of(connection, self._table, self._target)
 
     def session_name(self, worker: str) -> str:
         """The name of a worker's session in PostgreSQL's list of sessions."""
