@@ -166,6 +166,10 @@ class Sink(AsyncPort, ABC):
         """
         return None
 
+    def waits_for(self) -> str | None:
+        """What a `flush` would wait for, in words. Default: None."""
+        return None
+
     def has_given_up(self, shard: str) -> bool:
         """Whether the older state that the last `flush` returned of a `stopped` shard is its last one. Default: False."""
         return False

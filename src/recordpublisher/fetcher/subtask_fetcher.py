@@ -133,6 +133,10 @@ class SubtaskFetcher:
         """What the sink has to export."""
         return self._dependencies.sink.exported_metrics()
 
+    def sink_waits_for(self) -> str | None:
+        """What the sink is not done with, in words."""
+        return self._dependencies.sink.waits_for()
+
     def reasons_not_ready(self) -> list[str]:
         """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
         now_ms = self._dependencies.clock.now_ms()

@@ -236,6 +236,10 @@ class DataFetcher:
         """The metrics that the sink has of its own; empty for most."""
         return self._fetcher.sink_metrics()
 
+    def sink_waits_for(self) -> str | None:
+        """What the sink is not done with, in words; None for most."""
+        return self._fetcher.sink_waits_for()
+
     async def wait_ready(self) -> None:
         """Wait until the run has read each open shard of this subtask once: for tests, which then put records and await them.
 

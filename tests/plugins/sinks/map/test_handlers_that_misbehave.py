@@ -149,6 +149,31 @@ def test_generators_are_refused(handle):
         rp.MapSink(handle)
 
 
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_handler_that_hangs_is_named_once_a_minute_with_its_record(caplog, batch_size):
+    async def job():
+        async def handle(records):
+            first = records if batch_size == 1 else records[0]
+            if is_bad(first):
+                await asyncio.sleep(130)
+
+        sink = rp.MapSink(handle, batch_size=batch_size, clock=VirtualClock())
+        await written(sink, keyed("a", "a").slice(1, 2))
+        await asyncio.sleep(70)
+        waits_for = sink.waits_for()
+        await asyncio.sleep(600)
+        await sink.close()
+        return waits_for, sink.waits_for()
+
+    assert run_virtual(job()) == (
+        "records not handled: 1, a handler has run for 70 s with record 2 of orders/shardId-0",
+        None,
+    )
+    warnings = [line for line in caplog.messages if "a handler has run for" in line]
+    assert len(warnings) == 2
+    assert warnings[0].startswith("a handler has run for 60 s with record 2 of orders/shardId-0")
+
+
 def test_a_function_without_arguments_is_refused():
     with pytest.raises(rp.ConfigurationError, match="cannot be called with 1 argument"):
         rp.MapSink(lambda: None)

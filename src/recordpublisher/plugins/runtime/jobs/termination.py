@@ -44,18 +44,19 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
     loop.add_reader(descriptor, readable)
 
 
-async def tell_what_drains(subtask: int, sink: str | None) -> None:
-    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled."""
+async def tell_what_drains(subtask: int, sink: str | None, waits_for: Callable[[], str | None]) -> None:
+    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled. `waits_for`: what the sink knows of it."""
     waited = 0.0
     while True:
         await asyncio.sleep(NOTICE_SECONDS)
         waited += NOTICE_SECONDS
         log.warning(
-            "subtask %d has been draining for %.0f s: it waits for the sink '%s' (a handler that runs, a lock in a database). "
+            "subtask %d has been draining for %.0f s: it waits for the sink '%s' (%s). "
             "A second signal ends it at once; what came after the last checkpoint is then read again",
             subtask,
             waited,
             sink,
+            waits_for() or "a call that runs, a lock in a database",
         )
 
 

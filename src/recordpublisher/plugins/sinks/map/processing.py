@@ -19,7 +19,7 @@ class Processing:
 
     def __init__(
         self,
-        call: Callable[[Any], Awaitable[Any]],
+        call: Callable[[UnhandledRecord, Any], Awaitable[Any]],
         settings: MapSettings,
         ready: ReadyRecords,
         outcomes: Outcomes,
@@ -47,7 +47,7 @@ class Processing:
             self._outcomes.expired(item)
         else:
             try:
-                await self._call(item.record)
+                await self._call(item, item.record)
             except Exception as error:
                 self._outcomes.failed([item], error)
                 return
@@ -84,7 +84,7 @@ class Processing:
         if not items:
             return
         try:
-            returned = await self._call([item.record for item in items])
+            returned = await self._call(items[0], [item.record for item in items])
             for item in _failed_items(items, returned):
                 errors[id(item)] = SinkError("the handler returned it as failed")
         except Exception as error:

@@ -14,6 +14,7 @@ from .handler import Handler
 from .ordering import ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
+from .running_calls import RunningCalls
 from .settings import MapSettings
 from .unhandled_record import UnhandledBatch
 from .worker_pool import BatchWait, JobPermission, WorkerPool
@@ -83,8 +84,9 @@ class MapSink(Sink):
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
         self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed)
         self._permission = JobPermission(self._wake)
+        self._running = RunningCalls(self._handler.call, clock)
         processing = Processing(
-            self._handler.call, settings, self._ready, self._outcomes, clock, self._wait.reset, self._permission
+            self._running.call, settings, self._ready, self._outcomes, clock, self._wait.reset, self._permission
         )
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
@@ -141,10 +143,16 @@ class MapSink(Sink):
         """Whether records of the shard were dropped, and all before them are handled."""
         return self._positions.has_given_up(shard)
 
+    def waits_for(self) -> str | None:
+        """How many records are not handled, and the one whose handler has run longest."""
+        count = self._outcomes.outstanding
+        return ", ".join(filter(None, (f"records not handled: {count}", self._running.oldest()))) if count else None
+
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""
         self._outcomes.close()
         self._handler.close()
+        self._running.close()
         await self._pool.close()
         self._permission.close()
         self._wait.reset()

@@ -1,0 +1,61 @@
+"""RunningCalls: with which records handlers run, and a warning of one that runs long."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
+
+from .unhandled_record import UnhandledRecord
+
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
+WARN_SECONDS = 60.0
+"""After how long a call is named in the log, and again."""
+
+
+class RunningCalls:
+    """Owns the calls of the handler that run, by their first record, the oldest one first."""
+
+    def __init__(self, call: Callable[[Any], Awaitable[Any]], clock: Clock) -> None:
+        self._call = call
+        self._clock = clock
+        self._began: dict[UnhandledRecord, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def call(self, first: UnhandledRecord, records: Any) -> Any:
+        """Call the handler with a record, or with a list that begins with it. Raises: what the call raises."""
+        self._began[first] = self._clock.monotonic()
+        if self._timer is None:
+            self._look_in(WARN_SECONDS)
+        try:
+            return await self._call(records)
+        finally:
+            del self._began[first]
+
+    def oldest(self) -> str | None:
+        """The call that has run longest, in words; None: none runs."""
+        for item, began in self._began.items():
+            return f"a handler has run for {self._clock.monotonic() - began:.0f} s with {item}"
+        return None
+
+    def close(self) -> None:
+        """Warn no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for began in self._began.values():
+            left = WARN_SECONDS - (self._clock.monotonic() - began)
+            if left <= 0:
+                log.warning(
+                    "%s; the position of its shard stays before it (calls that run: %d)",
+                    self.oldest(),
+                    len(self._began),
+                )
+            self._look_in(left if left > 0 else WARN_SECONDS)
+            return
