@@ -31,6 +31,16 @@ async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monke
     assert (await store.get("name")).value == b"later"
 
 
+async def test_a_folder_that_cannot_be_made_is_no_name_that_is_taken(tmp_path, monkeypatch):
+    def missing(path, *more, **options):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", missing)
+
+    with pytest.raises(StateError, match="No such file or directory"):
+        await FolderStore(tmp_path / "state").put_if_absent("name", b"value")
+
+
 async def test_an_error_of_the_file_system_is_not_a_conflict(tmp_path, monkeypatch):
     store = FolderStore(tmp_path)
     await store.put_if_absent("name", b"earlier")

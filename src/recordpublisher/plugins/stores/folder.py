@@ -124,16 +124,18 @@ class FolderStore(ConditionalStore):
 
     def _put_if_absent(self, name: str, value: bytes) -> str:
         path, version = self._path(name), new_version()
+        reason = ""
         for _ in range(_PUT_ATTEMPTS):
             try:
                 if self._put_new(path, version, value):
                     return version
                 if (current := _read(path)) is not None:  # otherwise it was deleted since then
                     raise ConflictError(self.place, name, current)
-            except FileNotFoundError:  # a concurrent delete has removed the empty parent
-                pass
+                reason = "its name is taken, and nothing is stored there"
+            except FileNotFoundError as error:  # a concurrent delete has removed the empty parent, or none can be made
+                reason = str(error)
             time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
-        raise StateError(f"{path} cannot be written: its name is taken, and nothing is stored there")
+        raise StateError(f"{path} cannot be written: {reason}")
 
     def _put_new(self, path: Path, version: str, value: bytes) -> bool:
         """Write a folder aside and rename it; returns whether the name was free."""

@@ -13,7 +13,8 @@ from recordpublisher.plugins.host.build_from_properties import build_metrics_exp
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
-from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..data_fetcher import DataFetcher
@@ -80,6 +81,13 @@ async def run_subtask(
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()
+        except FencedError as error:
+            name = properties.value(JOB_NAME)
+            remedy = "--elastic shares the shards, another name makes it another job"
+            error.add_note(
+                f"another process was started with this flink.job.name ('{name}') or place of state: {remedy}"
+            )
+            raise
         finally:
             reporting.cancel()
         report(fetcher.progress())

@@ -1,0 +1,36 @@
+"""`run_subtask`: what it adds to what its fetcher says."""
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.runtime.jobs import subtask
+
+
+class Replaced:
+    """A fetcher of which a newer start has taken the state."""
+
+    streams = ("orders",)
+
+    def __init__(self, *arguments, **options):
+        pass
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        pass
+
+    async def run(self):
+        raise rp.FencedError("generation 2 of subtask 0 owns the state; generation 1 must stop")
+
+
+async def test_a_job_that_another_start_replaced_is_named_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(subtask, "DataFetcher", Replaced)
+    monkeypatch.setattr(subtask, "stop_on_signals", lambda drain: None)
+    properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory", "flink.job.name": "shop"})
+
+    with pytest.raises(rp.FencedError) as raised:
+        await subtask.run_subtask(properties, 0, 1, report=lambda progress: None)
+    (note,) = raised.value.__notes__
+    assert "with this flink.job.name ('shop')" in note
+    assert "--elastic shares the shards, another name makes it another job" in note
