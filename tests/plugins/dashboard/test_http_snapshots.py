@@ -50,7 +50,7 @@ async def test_the_shards_of_the_stream_are_read(url, path, stream):
 @pytest.mark.slow
 async def test_the_command_shows_them(url):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "recordpublisher", "lag", "orders", "--live", url),
+        *(sys.executable, "-m", "recordpublisher", "lag", "orders", "--live", url, "--watch"),
         stdout=asyncio.subprocess.PIPE,
         env=process_environment(),
     )
@@ -62,6 +62,19 @@ async def test_the_command_shows_them(url):
     assert process.returncode == 0
     assert b"They wait." in shown
     assert row.split() == [b"a", b"-", b"-", b"-", b"-", b"-", b"yes", b"-"]
+
+
+@pytest.mark.slow
+async def test_without_watch_the_command_shows_them_once(url):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "recordpublisher", "lag", "orders", "--live", url),
+        stdout=asyncio.subprocess.PIPE,
+        env=process_environment(),
+    )
+    shown, _ = await process.communicate()
+
+    assert process.returncode == 0
+    assert shown.count(b"They wait.") == 1
 
 
 async def test_another_stream_is_an_error_that_names_those_of_the_job(url):

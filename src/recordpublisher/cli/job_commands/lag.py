@@ -15,7 +15,7 @@ from ..execution import ALARM, print_error, run_to_end, run_until_signal
 from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, read_job_or_stream
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
 from .job_probes import positions_of, probes_opened
-from .watch import watch
+from .watch import print_tables, watch
 
 MIN_GRACE_SECONDS = 30.0
 WATCH_SECONDS = 5.0
@@ -53,7 +53,7 @@ def lag(
     live: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Watch a running job by what its `run --dashboard` serves: rates and held shards too."
+            metavar="URL", help="Ask a running job, which its `run --dashboard` serves: rates and held shards too."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
@@ -76,14 +76,20 @@ def lag(
     the store cannot be reached it keeps the last values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
-    is_watching = watch_shards or interval is not None or live is not None
-    if is_watching and (check or as_json):
-        raise ConfigurationError("--check" if check else "--json", True, "without --watch")
+    is_watching = watch_shards or interval is not None
+    if (is_watching or live is not None) and (check or as_json):
+        raise ConfigurationError("--check" if check else "--json", True, "without --watch and --live")
     streams, properties = read_job_or_stream(job_or_stream, file, pairs, region, endpoint, profile)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     if live is not None:
-        run_until_signal(_watch_running_job(live, streams, seconds))
+        from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
+
+        of_job = HttpSnapshots(live, streams)
+        if is_watching:
+            run_until_signal(watch(of_job, SystemClock(), seconds))
+        else:
+            print_tables(run_to_end(of_job.snapshot()), SystemClock().now_ms(), None)
     elif is_watching:
         run_until_signal(_watch_stored_job(properties, streams, state is None, seconds))
     else:
@@ -125,13 +131,6 @@ async def _watch_stored_job(
     async with probes_opened(properties, streams, positions_of(properties, use_sink)) as probes:
         snapshots = [StoredSnapshots(probe, clock) for probe in probes]
         await watch(JoinedSnapshots(snapshots, clock, 0.0), clock, interval_seconds)
-
-
-async def _watch_running_job(url: str, streams: Sequence[str], interval_seconds: float) -> None:
-    """Until it is cancelled. Raises: the RecordPublisherError of the first reading."""
-    from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
-
-    await watch(HttpSnapshots(url, streams), SystemClock(), interval_seconds)
 
 
 def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
