@@ -77,7 +77,7 @@ async def run_subtask(
         await opening
         log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
         for what, minutes in outlasted_minutes(properties).items():
-            log.info("an outage of the %s is outlasted for about %.0f minutes", what, minutes)
+            log.info("an outage of the %s from now on is outlasted for about %.0f minutes", what, minutes)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()
