@@ -357,3 +357,25 @@ async def test_a_whole_number_written_as_a_float_goes_to_an_integer_column(uri, 
     await sink.open(rp.SinkContext())
     await committed(sink, with_values({"n": 12.0}))
     assert query(uri, "select n from t") == [(12,)]
+
+
+async def test_a_row_that_is_skipped_leaves_no_warning_of_the_driver(uri, made, caplog):
+    query(uri, "create table t (n int not null)")
+
+    async def skip(record, reason):
+        pass
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=skip))
+    await committed(sink, with_values(*[{"n": 1}, {"n": None}, {"n": 2**40}] * 3))
+    assert query(uri, "select n from t") == [(1,)] * 3
+    assert "psycopg" not in caplog.text
+
+
+async def test_a_record_that_ends_the_job_is_the_first_bad_one(uri, made):
+    query(uri, "create table t (n int, price numeric)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    with pytest.raises(rp.SinkError, match=r"record 2 .*'n' .integer. cannot take 1099511627776"):
+        await committed(sink, with_values({"n": 1}, {"n": 2**40}, {"price": "cheap"}))
+    assert query(uri, "select * from t") == []

@@ -1,6 +1,7 @@
 """Engines: the supported databases, and the setup of their sessions for short, fenced transactions."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
@@ -50,6 +51,7 @@ def _engine(url: URL) -> Engine:
         _begin_immediately(engine)
     else:
         _end_idle_transactions(engine)
+        _drain_pipelines(engine)
     return engine
 
 
@@ -70,6 +72,26 @@ def _begin_immediately(engine: Engine) -> None:
 
 def _end_idle_transactions(engine: Engine) -> None:
     on_connect(engine, lambda cursor: cursor.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_TIMEOUT_MS}"))
+
+
+def _drain_pipelines(engine: Engine) -> None:
+    """PostgreSQL: fetch what is left of a pipeline in which a statement failed: the driver would log a warning that it was ignored."""
+    from psycopg import Pipeline  # only where the engine is one of PostgreSQL
+
+    if not Pipeline.is_supported():  # an old client library
+        return
+
+    @event.listens_for(engine, "do_executemany")
+    def executemany(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        with cursor.connection.pipeline() as pipeline:
+            try:
+                cursor.executemany(statement, parameters)
+                pipeline.sync()
+            except Exception:
+                with suppress(Exception):  # that the pipeline was aborted: the first error says why
+                    pipeline.sync()
+                raise
+        return True
 
 
 def on_connect(engine: Engine, work: Callable[[Any], object]) -> None:
