@@ -1,6 +1,10 @@
 """Records that cannot be used: a line for the first that is left out, then one now and then; and how to go on when one ends the job."""
 
+import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from .clock import Clock, SystemClock
 from .log_fields import about
@@ -10,13 +14,17 @@ INTERVAL_SECONDS = 60.0
 
 
 class SkippedRecordsLog:
-    """Logs the first record at once, and later ones at most once a minute, with how many there were since the last line."""
+    """Logs the first record at once, and later ones at most once a minute, with how many there were since the last line.
+
+    In an event loop the last ones are told when the minute is over, elsewhere with the next record.
+    """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
         self._log = log
         self._clock = clock or SystemClock()
         self._next_at = float("-inf")
         self._unlogged = 0
+        self._last: Callable[[], None] = _nothing
 
     def skipped(
         self,
@@ -32,7 +40,14 @@ class SkippedRecordsLog:
         now = self._clock.monotonic()
         if now < self._next_at:
             self._unlogged += 1
+            # without its error: the traceback would keep the batch in memory
+            self._last = partial(
+                self.skipped, record, reason, None, shard, sequence_number, is_dead_letter=is_dead_letter
+            )
+            if self._unlogged == 1:
+                self._tell_later(self._next_at - now)
             return
+        self._last = _nothing
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
         self._log.warning(
             "%s %s: %s%s",
@@ -44,6 +59,20 @@ class SkippedRecordsLog:
             extra=about(shard, sequence_number) if shard else None,
         )
         self._next_at, self._unlogged = now + INTERVAL_SECONDS, 0
+
+    def _tell_later(self, seconds: float) -> None:
+        with suppress(RuntimeError):  # no event loop
+            asyncio.get_running_loop().call_later(seconds, self._tell_last)
+
+    def _tell_last(self) -> None:
+        if self._unlogged:
+            self._unlogged -= 1  # it is counted as the one that is named
+            self._next_at = float("-inf")
+            self._last()
+
+
+def _nothing() -> None:
+    pass
 
 
 def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:

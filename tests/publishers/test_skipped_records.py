@@ -1,0 +1,33 @@
+"""What is logged of records that are left out."""
+
+import asyncio
+import logging
+
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.testing import VirtualClock, run_virtual
+
+log = logging.getLogger("recordpublisher.test")
+
+
+def test_the_first_is_logged_at_once_and_the_others_are_counted_after_a_minute(caplog):
+    async def job():
+        skipped = SkippedRecordsLog(log, VirtualClock())
+        for number in range(40):
+            skipped.skipped(f"record {number}", "no JSON", is_dead_letter=True)
+        told = list(caplog.messages)
+        await asyncio.sleep(61)
+        return told
+
+    assert run_virtual(job()) == ["dead letter for record 0: no JSON"]
+    assert caplog.messages[1:] == ["dead letter for record 39: no JSON (38 others since the last such line)"]
+
+
+def test_a_record_after_a_minute_is_logged_at_once(caplog):
+    async def job():
+        skipped = SkippedRecordsLog(log, VirtualClock())
+        skipped.skipped("record 1", "no JSON")
+        await asyncio.sleep(61)
+        skipped.skipped("record 2", "no JSON")
+
+    run_virtual(job())
+    assert caplog.messages == ["skipped record 1: no JSON", "skipped record 2: no JSON"]
