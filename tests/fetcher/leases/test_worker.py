@@ -8,6 +8,7 @@ from recordpublisher.fetcher.leases.documents.group_store import WORKERS
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.lease_group import LeaseGroup
@@ -48,6 +49,48 @@ async def test_the_first_worker_creates_the_table_and_takes_every_shard():
         assert group.owned() == {"a": ["t/0", "t/1", "t/2", "t/3"]}
         assert reads(group, "a") == ["t/0", "t/1", "t/2", "t/3"]
         assert group.workers["a"].permission.is_given
+
+
+def test_what_a_worker_takes_and_gives_up_is_logged(caplog):
+    async def story():
+        async with group_of("a", "b"):
+            pass
+
+    with caplog.at_level("INFO", "recordpublisher.group"):
+        run_virtual(story())
+    lines = [line for line in caplog.messages if "shards: " in line]
+    assert lines[0] == "worker a takes 4 shards: t/0, t/1, t/2, t/3"
+    assert [line.partition(" shards: t/")[0] for line in lines[1:]] == ["worker b takes 2", "worker a has given up 2"]
+
+
+def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
+    async def story():
+        async with group_of("a") as group:
+            write = group.store.compare_and_set
+
+            async def fail(*arguments):
+                raise StoreUnavailableError("no answer")
+
+            monkeypatch.setattr(group.store, "compare_and_set", fail)
+            await asyncio.sleep(7)
+            assert "no heartbeat of a: no answer" in caplog.text
+            assert "answers again" not in caplog.text
+            monkeypatch.setattr(group.store, "compare_and_set", write)
+            await asyncio.sleep(60)
+
+    with caplog.at_level("INFO", "recordpublisher.group"):
+        run_virtual(story())
+    assert caplog.messages.count("the store of the group of a answers again") == 1
+
+
+def test_a_line_about_many_shards_names_some(caplog):
+    async def story():
+        async with group_of("a", shards=30):
+            pass
+
+    with caplog.at_level("INFO", "recordpublisher.group"):
+        run_virtual(story())
+    assert "worker a takes 30 shards: t/0, t/1, t/10, t/11, t/12 and 25 more" in caplog.messages
 
 
 @virtual

@@ -26,20 +26,29 @@ def test_a_worker_has_its_shards_and_its_share_of_the_loads():
     assert found.shards[2] == ShardStatus("s/3", ShardStage.OWNED, "b", 5, 9313, None)
 
 
-def test_a_worker_is_active_asked_to_leave_leaving_or_sealed():
+def test_a_worker_is_active_asked_to_leave_leaving_left_or_sealed():
     records = (
         WorkerRecord("a"),
         WorkerRecord("b"),
         WorkerRecord("c", is_leaving=True),
         WorkerRecord("d", is_sealed=True, is_leaving=True),
+        WorkerRecord("e", is_sealed=True),
     )
 
     assert [each.state for each in status({}, *records, drained=["b", "d"]).workers] == [
         WorkerState.ACTIVE,
         WorkerState.ASKED_TO_LEAVE,
         WorkerState.LEAVING,
+        WorkerState.LEFT,
         WorkerState.SEALED,
     ]
+
+
+def test_a_worker_that_has_left_has_no_shards_though_nobody_has_taken_them():
+    found = status({"s/1": Lease("a", 3)}, WorkerRecord("a", beat=9, is_sealed=True, is_leaving=True))
+
+    assert found.workers == (WorkerStatus("a", WorkerState.LEFT, 0, 0.0, 9),)
+    assert [(shard.stage, shard.worker) for shard in found.shards] == [(ShardStage.FREE, "a")]
 
 
 def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():

@@ -165,11 +165,17 @@ class Worker:
         await self._heartbeat.write()
 
     async def _send_heartbeats(self) -> None:
+        is_answered = True
         while True:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
+                is_answered = False
                 log.warning("no heartbeat of %s: %s", self.name, error)
+            else:
+                if not is_answered:
+                    log.info("the store of the group of %s answers again", self.name)
+                is_answered = True
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             if self._readers.is_held:
                 seconds = min(seconds, HELD_SECONDS)
@@ -230,8 +236,8 @@ class Worker:
             return
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
-        given = sum(shard in table.leases and not table.leases[shard].ended for shard in changes.lost)
-        self._counts.count_moved(len(changes.begun), given)
+        given = [shard for shard in changes.lost if shard in table.leases and not table.leases[shard].ended]
+        self._counts.count_moved(self.name, changes.begun.keys(), given)
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)

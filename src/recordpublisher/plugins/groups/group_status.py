@@ -14,6 +14,7 @@ class WorkerState(StrEnum):
     ACTIVE = "active"
     ASKED_TO_LEAVE = "asked to leave"
     LEAVING = "leaving"
+    LEFT = "left"
     SEALED = "sealed"
 
 
@@ -79,16 +80,18 @@ def status_of(view: GroupView) -> GroupStatus:
 
 def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     record = view.records[name]
-    owned = [shard for shard, lease in view.table.leases.items() if lease.owner == name]
+    state = _worker_state(view, name)
+    is_owner = state is not WorkerState.LEFT  # its shards are free, also while nobody is there to take them
+    owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
     loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
     share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)
-    return WorkerStatus(name, _worker_state(view, name), len(owned), share, record.beat)
+    return WorkerStatus(name, state, len(owned), share, record.beat)
 
 
 def _worker_state(view: GroupView, name: str) -> WorkerState:
     record = view.records[name]
     if record.is_sealed:
-        return WorkerState.SEALED
+        return WorkerState.LEFT if record.is_leaving else WorkerState.SEALED
     if record.is_leaving:
         return WorkerState.LEAVING
     return WorkerState.ASKED_TO_LEAVE if name in view.table.drained else WorkerState.ACTIVE

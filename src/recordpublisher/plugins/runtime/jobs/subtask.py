@@ -14,6 +14,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -75,7 +76,9 @@ async def run_subtask(
             log.info("subtask %d ended before it read anything", subtask)
             return
         await opening
-        log.info("subtask %d of %d reads %s", subtask, parallelism, ", ".join(fetcher.streams))
+        is_elastic = properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
+        reader = "a worker of a group" if is_elastic else f"subtask {subtask} of {parallelism}"
+        log.info("%s reads %s", reader, ", ".join(fetcher.streams))
         for what, minutes in outlasted_minutes(properties).items():
             log.info("an outage of the %s from now on is outlasted for about %.0f minutes", what, minutes)
         reporting = asyncio.create_task(_report(fetcher, report))
