@@ -368,6 +368,11 @@ async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):
         await findings(sink_on(path, **{"flink.sink.sql.table": "shoop.orders"}))
 
 
+async def test_the_checks_refuse_a_file_in_a_folder_that_does_not_exist(path):
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.sql\.uri.*there is no folder .*/not/there"):
+        await findings(sink_on(path.parent / "not/there/job.db"))
+
+
 async def test_a_table_that_is_created_is_told(path, caplog):
     caplog.set_level("INFO", "recordpublisher.database")
     for _ in range(2):

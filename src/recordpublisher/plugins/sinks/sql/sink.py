@@ -79,6 +79,7 @@ class SqlSink(Sink):
         """Whether the positions can be read, and the table is there or can be created; nothing is."""
 
         async def table() -> str:
+            self._database.check_folder()
             exists = self._database.exists() and await self._database.transaction(self._has_table)
             return f"{self._table_name} {'is there' if exists else 'will be created'}"
 

@@ -70,9 +70,13 @@ class Database:
                 lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
             )
         except RetriesExhaustedError as error:
-            tried = f"; tried {self._policy.max_retries + 1} times" if self._policy.max_retries else ""
-            remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
-            raise RetriesExhaustedError(f"{error.__cause__}{tried}; {remedy}") from error.__cause__
+            if not self._policy.max_retries:
+                raise
+            tried, remedy = (
+                self._policy.max_retries + 1,
+                f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage",
+            )
+            raise RetriesExhaustedError(f"{error.__cause__}; tried {tried} times; {remedy}") from error.__cause__
 
     @property
     def place(self) -> str:
@@ -86,6 +90,14 @@ class Database:
         """False for a file of SQLite that is not there yet: a connection would create it."""
         url = self._engine.url
         return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
+
+    def check_folder(self) -> None:
+        """Raises: ConfigurationError for a file of SQLite in a folder that does not exist: a connection would not create it."""
+        url = self._engine.url
+        folder = Path(url.database or "").absolute().parent
+        if url.get_backend_name() == "sqlite" and "uri" not in url.query and not folder.is_dir():
+            reason = f"there is no folder {folder}"
+            raise ConfigurationError(self._key, self._shown_uri, "a file in a folder that exists", reason=reason)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run blocking work in the thread, after all calls before it."""
