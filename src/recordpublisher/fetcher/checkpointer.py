@@ -94,9 +94,12 @@ class SnapshotCheckpointer(Checkpointer):
         await self._checkpoint(may_be_partial=True)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """What the sink is done with is stored first: it may never be done with the rest, as when a function of the user hangs."""
+        """What the sink is done with is stored first: it may never be done with the rest, as when a function of the user hangs.
+
+        Without a store the user keeps `snapshot()`, which covers every write (S1): then nothing is left to the next start.
+        """
         before = self._snapshotter.snapshot()["shards"]
-        stopped = before.keys() if is_stopped else ()
+        stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
         if (await self._checkpoint(may_be_partial=True, stopped=stopped))["shards"] != before:
             await self._checkpoint(stopped=stopped)
 

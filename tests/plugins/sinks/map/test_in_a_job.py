@@ -107,6 +107,27 @@ async def test_a_job_that_is_stopped_leaves_what_no_handler_has_begun_to_the_nex
     assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
 
 
+async def test_without_a_store_a_job_that_is_stopped_handles_all_that_its_snapshot_covers(open_shards):
+    seen, go_on = [], asyncio.Event()
+
+    async def slow(record):
+        seen.append(record.data)
+        await go_on.wait()
+
+    async with rp.DataFetcher(["orders"], GIVEN, sink=rp.MapSink(slow, ordering="PER_SHARD")) as fetcher:
+        running = asyncio.ensure_future(fetcher.run())
+        while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
+            await asyncio.sleep(0.01)
+        fetcher.stop()
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await running
+        covered = {key: entry["position"] for key, entry in fetcher.snapshot()["shards"].items()}
+
+    assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+    assert covered == {"orders/a": "2", "orders/b": "2"}
+
+
 async def test_a_failure_ends_the_job_with_the_record_and_its_cause(tmp_path, ended_shards):
     async def handle(record):
         raise KeyError("customer")
