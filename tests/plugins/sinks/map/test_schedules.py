@@ -1,4 +1,4 @@
-"""MapSink on random schedules: at least once, in order, without a gap."""
+"""MapSink on random schedules, of one process and of a group: at least once, in order, without a gap."""
 
 import os
 
@@ -6,16 +6,21 @@ import pytest
 
 from recordpublisher.testing import run_virtual
 
-from .schedules import play
+from . import group_schedules, schedules
 from random_inputs import inputs
 
-FIRST, COUNT = int(os.environ.get("FIRST", "0")), int(os.environ.get("MAP_SCHEDULES", inputs(600, 150)))
+FIRST = int(os.environ.get("FIRST", "0"))
+COUNT = int(os.environ.get("MAP_SCHEDULES", inputs(600, 150)))
+GROUP_COUNT = int(os.environ.get("MAP_GROUP_SCHEDULES", inputs(20, 5)))
 
 
 @pytest.mark.random
-def test_every_record_is_handled_in_order_and_no_position_passes_an_unhandled_one():
-    for seed in range(FIRST, FIRST + COUNT):
+@pytest.mark.parametrize(
+    ("play", "count"), [(schedules.play, COUNT), (group_schedules.play, GROUP_COUNT)], ids=["alone", "group"]
+)
+def test_every_record_is_handled_in_order_and_no_position_passes_an_unhandled_one(play, count):
+    for seed in range(FIRST, FIRST + count):
         try:
             run_virtual(play(seed))
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error

@@ -1,12 +1,11 @@
 """`with_outage_retries`: a job that runs for months outlasts outages of the service that end a script within seconds."""
 
+from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import RetryProperties
-
-from ...stores.by_location import back_end_of
 
 MAX_RETRIES = 200
 MAX_BACKOFF_MS = 10_000

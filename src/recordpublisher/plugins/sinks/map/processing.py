@@ -42,7 +42,7 @@ class Processing:
 
     async def _handle_record(self) -> None:
         item = self._ready.queue.popleft()
-        item.begin()
+        item.pending.begin(item.index)
         if self._settings.max_age is not None and self._is_too_old(item):
             self._outcomes.expired(item)
         else:
@@ -59,7 +59,7 @@ class Processing:
         taken = self._ready.take(self._settings.batch_size)
         self._on_taken()
         for item in taken:
-            item.begin()
+            item.pending.begin(item.index)
         old = {id(item) for item in taken if self._settings.max_age is not None and self._is_too_old(item)}
         errors: dict[int, Exception] = {}
         await self._handle_list([item for item in taken if id(item) not in old], errors)

@@ -12,6 +12,7 @@ from .unhandled_record import UnhandledRecord
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 WARN_SECONDS = 60.0
 """After how long a call is named in the log, and again."""
+MILLISECOND = 0.001
 
 
 class RunningCalls:
@@ -51,11 +52,12 @@ class RunningCalls:
         self._timer = None
         for began in self._began.values():
             left = WARN_SECONDS - (self._clock.monotonic() - began)
-            if left <= 0:
+            is_long = left < MILLISECOND  # a clock's rounding is no reason to look again at once
+            if is_long:
                 log.warning(
                     "%s; the position of its shard stays before it (calls that run: %d)",
                     self.oldest(),
                     len(self._began),
                 )
-            self._look_in(left if left > 0 else WARN_SECONDS)
+            self._look_in(WARN_SECONDS if is_long else left)
             return

@@ -34,6 +34,11 @@ class UnhandledBatch:
         shard.batches.append(self)
         self.held_bytes = batch.held_bytes + RECORD_OBJECT_BYTES * len(batch)
 
+    def begin(self, index: int) -> None:
+        """A handler begins with the record at this place."""
+        if index >= self.begun:
+            self.begun = index + 1
+
     def count_handled(self, index: int) -> None:
         """The record at this place is done with: handled, or dropped."""
         if index < self.limit:
@@ -73,11 +78,6 @@ class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
     def is_dropped(self) -> bool:
         """Whether another process, or the next start, handles it."""
         return self.pending.shard.is_revoked or self.index >= self.pending.limit
-
-    def begin(self) -> None:
-        """A handler begins with it."""
-        if self.index >= self.pending.begun:
-            self.pending.begun = self.index + 1
 
     def as_batch(self) -> RecordBatch:
         """The record as a batch of one."""
