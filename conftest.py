@@ -35,7 +35,6 @@ WORKER_WAS_SLOW = "to connect back"
 """Spark waits ten seconds for a new Python process, which nothing can change; a machine that is shared may need more."""
 CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
 """`make leaks`. Elsewhere a socket left open is no error: it would be found by chance, and not in the test that left it."""
-IS_SECOND_WORKER = os.environ.get("PYTEST_XDIST_WORKER") == "gw1"
 
 
 @functools.cache
@@ -80,13 +79,8 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Skip a file that cannot be imported without pyspark. All of them share one line, that of this file.
-
-    The second worker of xdist collects from the end: at the first run each compiles half of the files, and finds the others compiled.
-    """
+    """Skip a file that cannot be imported without pyspark. All of them share one line, that of this file."""
     report = yield
-    if IS_SECOND_WORKER and isinstance(collector, pytest.Session | pytest.Directory):
-        report.result = list(reversed(report.result or ()))
     if report.failed and "pyspark" in report.longreprtext and os.environ.get("CI") != "true" and not has_pyspark():
         report.outcome, report.longrepr = "skipped", (__file__, 1, NO_PYSPARK)
     return report
@@ -97,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     What needs Spark is skipped where pyspark or Java is missing, with one line that says so; where CI=true that is a failure.
     """
-    items.sort(key=lambda item: (item.get_closest_marker("sample") is None, str(item.path)))
+    items.sort(key=lambda item: item.get_closest_marker("sample") is None)
     needing = [item for item in items if item.get_closest_marker("spark")]
     if not needing:
         return
