@@ -34,8 +34,8 @@ def actions_of(features):
 
 
 async def problems_of(properties):
-    """What doctor finds wrong with the job."""
-    job = rp.Properties({"flink.sink": "memory", **properties})
+    """What doctor finds wrong with the job. A quarter of a lease is the time for an answer of a group's store."""
+    job = rp.Properties({"flink.sink": "memory", "flink.lease.duration": "120000", **properties})
     findings = await examined(job, {"orders": use_of(job, "orders", writes=False)}, has_job=True)
     return [each for each in findings if each.verdict.value == "PROBLEM"]
 
