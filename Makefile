@@ -27,7 +27,7 @@ test: $(STAMP)  ## the suite in six minutes: without slow tests, long runs, and 
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
 
-slow: $(STAMP)  ## tests that take seconds each, and all random inputs, in two parts in parallel: tutorials, wheels, a sample Spark job (ten minutes)
+slow: $(STAMP)  ## tests that take seconds each, and all random inputs, in two parts in parallel: tutorials, wheels, a sample Spark job (twenty minutes)
 	+$(MAKE) --no-print-directory -j 2 slow-spark slow-rest
 
 slow-spark: $(STAMP)
@@ -59,7 +59,7 @@ nightly-rest: $(STAMP)
 	SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/test_simulation.py
 	MAP_SCHEDULES=100000 MAP_GROUP_SCHEDULES=5000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py
 
-kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (fifteen minutes)
+kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (twenty-five minutes)
 	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills
 
 spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark

@@ -1,4 +1,4 @@
-"""What a log line is about, as fields for structured logs: the stream, shard and subtask."""
+"""What a log line is about, as fields for structured logs: the stream, shard and subtask; and counts in words."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +27,11 @@ def about(key: str, sequence_number: str | None = None) -> dict[str, dict[str, s
     """
     fields = key_fields(key)
     return {"fields": fields if sequence_number is None else {**fields, "sequenceNumber": sequence_number}}
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 shard`, `2 shards`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def key_fields(key: str) -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 
 from .clock import Clock, SystemClock
 from .log_fields import about
@@ -24,7 +23,7 @@ class SkippedRecordsLog:
         self._clock = clock or SystemClock()
         self._next_at = float("-inf")
         self._unlogged = 0
-        self._last: Callable[[], None] = _nothing
+        self._last: tuple[str, Mapping[str, object] | None] = ("", None)
 
     def skipped(
         self,
@@ -38,27 +37,20 @@ class SkippedRecordsLog:
     ) -> None:
         """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`."""
         now = self._clock.monotonic()
-        if now < self._next_at:
-            self._unlogged += 1
-            # without its error: the traceback would keep the batch in memory
-            self._last = partial(
-                self.skipped, record, reason, None, shard, sequence_number, is_dead_letter=is_dead_letter
-            )
-            if self._unlogged == 1:
-                self._tell_later(self._next_at - now)
+        what = f"{'dead letter for' if is_dead_letter else 'skipped'} {record}: {reason}"
+        where = about(shard, sequence_number) if shard else None
+        if now >= self._next_at:
+            self._write(what, where, error)
             return
-        self._last = _nothing
+        self._unlogged += 1
+        self._last = what, where  # without its error, whose traceback would keep the batch in memory
+        if self._unlogged == 1:
+            self._tell_later(self._next_at - now)
+
+    def _write(self, what: str, where: Mapping[str, object] | None, error: BaseException | None = None) -> None:
         others = f" ({self._unlogged} others since the last such line)" if self._unlogged else ""
-        self._log.warning(
-            "%s %s: %s%s",
-            "dead letter for" if is_dead_letter else "skipped",
-            record,
-            reason,
-            others,
-            exc_info=None if error is None else for_log(error),
-            extra=about(shard, sequence_number) if shard else None,
-        )
-        self._next_at, self._unlogged = now + INTERVAL_SECONDS, 0
+        self._log.warning("%s%s", what, others, exc_info=None if error is None else for_log(error), extra=where)
+        self._next_at, self._unlogged = self._clock.monotonic() + INTERVAL_SECONDS, 0
 
     def _tell_later(self, seconds: float) -> None:
         with suppress(RuntimeError):  # no event loop
@@ -67,22 +59,12 @@ class SkippedRecordsLog:
     def _tell_last(self) -> None:
         if self._unlogged:
             self._unlogged -= 1  # it is counted as the one that is named
-            self._next_at = float("-inf")
-            self._last()
-
-
-def _nothing() -> None:
-    pass
+            self._write(*self._last)
 
 
 def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:
     """What a message about a bad record that ends the job says: it would end it again at each start."""
     return (
         f"look at it with `recordpublisher tail {stream} --shard {shard_id} --from {sequence_number} -n 1`, with --properties and the "
-        f"job's file if it has one; {goes_on_with('flink.deserializer.error', 'deserializer_error')}"
+        f"job's file if it has one; flink.deserializer.error = SKIP or DEAD_LETTER goes on without it (in Python deserializer_error=)"
     )
-
-
-def goes_on_with(key: str, keyword: str) -> str:
-    """The setting that leaves such a record out: its property, and its keyword argument."""
-    return f"{key} = SKIP or DEAD_LETTER (in Python {keyword}=) goes on without it"

@@ -93,3 +93,9 @@ async def test_the_error_of_the_job_is_passed_on(url, source):
 async def test_a_wrong_url_is_an_error_that_names_it(url):
     with pytest.raises(RecordPublisherError, match=f"no running job serves {url}/snapshot.json: "):
         await HttpSnapshots(url, ["orders"]).snapshot()
+
+
+async def test_a_wrong_url_is_named_without_its_password():
+    with pytest.raises(RecordPublisherError, match="no running job serves http://me:") as raised:
+        await HttpSnapshots("http://me:hunter2@127.0.0.1:port", ["orders"]).snapshot()
+    assert "hunter2" not in str(raised.value)

@@ -21,10 +21,10 @@ from recordpublisher.plugins.lag.stored_positions import (
     stores_positions,
     without_positions,
 )
-from recordpublisher.plugins.runtime.jobs.progress import counted
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,
     SHARD_ASSIGNMENT,

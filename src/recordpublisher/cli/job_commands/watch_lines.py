@@ -4,7 +4,7 @@ import textwrap
 from datetime import UTC, datetime
 
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
-from recordpublisher.plugins.runtime.jobs.progress import counted
+from recordpublisher.publishers.log_fields import counted
 
 from ..output import aligned, duration, printable, rate, yes_no
 from ..shard_tree import families

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from .documents.group_store import GroupStore
 from .documents.worker_record import WorkerRecord
 from .write_permission import WritePermission
+
+log = logging.getLogger("recordpublisher.group")
 
 
 class Heartbeat:
@@ -25,6 +28,7 @@ class Heartbeat:
         self._permission = permission
         self._beat = 0
         self._has_left = False
+        self._is_answered = True
         self._lock = asyncio.Lock()
 
     async def write(self) -> WorkerRecord:
@@ -34,8 +38,15 @@ class Heartbeat:
                 raise FencedError(f"worker {self._worker} has left its group")
             record = self._next()
             sent = self._permission.send_time()
-            await self._document.write(record)
+            try:
+                await self._document.write(record)
+            except StoreUnavailableError:
+                self._is_answered = False
+                raise
             self._permission.confirm(sent)
+            if not self._is_answered:
+                log.info("the store of the group of %s answers again", self._worker)
+                self._is_answered = True
             return record
 
     async def seal(self) -> None:

@@ -1,12 +1,7 @@
 """LeaseCounts: what one process has done in its group, for its metrics (E11)."""
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-
-log = logging.getLogger("recordpublisher.group")
-MAX_NAMED = 5
-"""Shards that one line of the log names."""
 
 
 @dataclass(slots=True)
@@ -40,21 +35,10 @@ class LeaseCounts:
         self.replaced += 1
         self.in_flight += in_flight
 
-    def count_moved(self, worker: str, taken: Collection[str], given: Collection[str]) -> None:
-        """Shards have come to this worker and gone. One version of the lease table may move many: they are one line of the log."""
-        self.taken += len(taken)
-        self.given += len(given)
-        for what, shards in (("takes", taken), ("has given up", given)):
-            if shards:
-                more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
-                log.info(
-                    "worker %s %s %d shards: %s%s",
-                    worker,
-                    what,
-                    len(shards),
-                    ", ".join(sorted(shards)[:MAX_NAMED]),
-                    more,
-                )
+    def count_moved(self, taken: int, given: int) -> None:
+        """Shards have come and gone."""
+        self.taken += taken
+        self.given += given
 
     def observe_withheld(self, withheld: Mapping[str, Collection[str]]) -> None:
         """What others should have given up, at this look."""

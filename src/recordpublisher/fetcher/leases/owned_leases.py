@@ -1,13 +1,19 @@
 """OwnedLeases: what one life of a worker does with each of its shards, and which positions it must store for them."""
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ImpossibleStateError
+from recordpublisher.publishers.log_fields import counted
 
 from .documents.lease_table import LeaseTable, ShardEnd
 from .documents.position_part import PositionKey, Positions, StoredPosition
 from .shard_readers import ReadPositions
+
+log = logging.getLogger("recordpublisher.group")
+MAX_NAMED = 5
+"""Shards that one line of the log names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,14 @@ class LeaseChanges:
     begun: Mapping[str, StoredPosition]
     lost: Collection[str]
     taken_over: Collection[str] = ()
+
+
+def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
+    """One line for what one version of the lease table moves."""
+    if shards:
+        named = ", ".join(sorted(shards)[:MAX_NAMED])
+        more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
+        log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
 
 
 class OwnedLeases:

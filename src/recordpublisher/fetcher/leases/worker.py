@@ -22,7 +22,7 @@ from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
-from .owned_leases import OwnedLeases
+from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
 from .planning.group_watermark import WorkerWatermark, group_watermark
 from .planning.shard_loads import LoadLevels
@@ -165,17 +165,11 @@ class Worker:
         await self._heartbeat.write()
 
     async def _send_heartbeats(self) -> None:
-        is_answered = True
         while True:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
-                is_answered = False
                 log.warning("no heartbeat of %s: %s", self.name, error)
-            else:
-                if not is_answered:
-                    log.info("the store of the group of %s answers again", self.name)
-                is_answered = True
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             if self._readers.is_held:
                 seconds = min(seconds, HELD_SECONDS)
@@ -237,7 +231,9 @@ class Worker:
         watermarks = self._readers.watermarks()
         changes = self._owned.apply(table)
         given = [shard for shard in changes.lost if shard in table.leases and not table.leases[shard].ended]
-        self._counts.count_moved(self.name, changes.begun.keys(), given)
+        self._counts.count_moved(len(changes.begun), len(given))
+        log_moved(self.name, "takes", changes.begun)
+        log_moved(self.name, "has given up", given)
         for shard in watermarks.keys() & set(changes.lost):
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.lost)

@@ -28,8 +28,8 @@ class HttpSnapshots:
             snapshot = msgspec.json.decode(await self._read(), type=JobSnapshot)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
-            shown = mask_passwords(self._url) if "@" in self._url else self._url
-            raise RecordPublisherError(f"no running job serves {shown}: {reason}") from error
+            words = f"no running job serves {self._url}: {reason}"  # the reason may have the URL too; a port that is none is no password
+            raise RecordPublisherError(mask_passwords(words) if "@" in words else words) from error
         shards = [shard for shard in snapshot.shards if shard.stream in self._streams]
         served = sorted({shard.stream for shard in snapshot.shards})
         if served and not shards:

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
@@ -163,7 +164,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
                 yield batch
                 sink.done()
             result = await running
-            log.info("the run ended: %s, %d records", result.reason.name, result.records)
+            log.info("the run ended: %s, %s", result.reason.name, counted(result.records, "record"))
         finally:
             fetcher.stop()
             sink.abandon()

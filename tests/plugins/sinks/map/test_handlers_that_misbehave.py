@@ -194,9 +194,7 @@ def test_a_failure_that_ends_the_job_is_logged_with_record_and_traceback(caplog)
     async def handle(record):
         raise KeyError("customer")
 
-    with pytest.raises(
-        rp.SinkError, match=r"record 1 of orders/shardId-0 .*on.failure = SKIP or DEAD_LETTER .*on_failure=. goes on"
-    ):
+    with pytest.raises(rp.SinkError, match=r"record 1 of orders/shardId-0 .* on_failure=SKIP or DEAD_LETTER goes on"):
         run_virtual(outcome(handle, on_failure="FAIL", concurrency=1))
     line = next(line for line in caplog.records if "record 1 of orders/shardId-0" in line.getMessage())
     assert line.levelno == logging.ERROR

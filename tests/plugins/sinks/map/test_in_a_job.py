@@ -35,6 +35,17 @@ async def stored_positions(folder):
     return {key: entry.get("position") for state in states for key, entry in state["shards"].items()}
 
 
+async def stopped_while_two_run(fetcher, seen, go_on):
+    """Run until two handlers have begun, stop, and let them end."""
+    running = asyncio.ensure_future(fetcher.run())
+    while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
+        await asyncio.sleep(0.01)
+    fetcher.stop()
+    await asyncio.sleep(0.05)
+    go_on.set()
+    await running
+
+
 async def test_a_record_that_takes_long_holds_back_its_shard_and_no_other(tmp_path, open_shards):
     seen, again = [], []
 
@@ -88,13 +99,7 @@ async def test_a_job_that_is_stopped_leaves_what_no_handler_has_begun_to_the_nex
         seen.append(record.data)
 
     async with job(slow, tmp_path) as fetcher:
-        running = asyncio.ensure_future(fetcher.run())
-        while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
-            await asyncio.sleep(0.01)
-        fetcher.stop()
-        await asyncio.sleep(0.05)
-        go_on.set()
-        await running
+        await stopped_while_two_run(fetcher, seen, go_on)
     begun = sorted(seen)
     async with job(handle, tmp_path) as fetcher:
         running = asyncio.ensure_future(fetcher.run())
@@ -115,13 +120,7 @@ async def test_without_a_store_a_job_that_is_stopped_handles_all_that_its_snapsh
         await go_on.wait()
 
     async with rp.DataFetcher(["orders"], GIVEN, sink=rp.MapSink(slow, ordering="PER_SHARD")) as fetcher:
-        running = asyncio.ensure_future(fetcher.run())
-        while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
-            await asyncio.sleep(0.01)
-        fetcher.stop()
-        await asyncio.sleep(0.05)
-        go_on.set()
-        await running
+        await stopped_while_two_run(fetcher, seen, go_on)
         covered = {key: entry["position"] for key, entry in fetcher.snapshot()["shards"].items()}
 
     assert sorted(seen) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]

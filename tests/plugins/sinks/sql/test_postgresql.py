@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.sql import SqlSink
+from recordpublisher.plugins.sinks.sql import SqlSink, target_table
 from recordpublisher.plugins.sinks.sql.positions import PositionTable
 from recordpublisher.plugins.stores.sql.database import Database
 
@@ -351,6 +351,20 @@ async def test_a_rejected_row_names_the_column_and_the_value(uri, made, column, 
     assert query(uri, "select * from t") == []
 
 
+async def test_of_many_rejected_rows_some_are_explained_and_all_are_rejected(uri, made, monkeypatch):
+    monkeypatch.setattr(target_table, "MOST_EXPLAINED", 2)
+    query(uri, "create table t (v int)")
+    reasons = []
+
+    async def reject(record, reason):
+        reasons.append(reason.partition(" cannot take")[0].partition(":")[0])
+
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext(reject=reject))
+    await committed(sink, with_values(*[{"v": 2**40}] * 4))
+    assert reasons == ["column 'v' (integer)"] * 2 + ["NumericValueOutOfRange"] * 2
+
+
 async def test_a_whole_number_written_as_a_float_goes_to_an_integer_column(uri, made):
     query(uri, "create table t (n int)")
     sink = made(**{"flink.sink.sql.table": "t"})
@@ -370,12 +384,3 @@ async def test_a_row_that_is_skipped_leaves_no_warning_of_the_driver(uri, made, 
     await committed(sink, with_values(*[{"n": 1}, {"n": None}, {"n": 2**40}] * 3))
     assert query(uri, "select n from t") == [(1,)] * 3
     assert "psycopg" not in caplog.text
-
-
-async def test_a_record_that_ends_the_job_is_the_first_bad_one(uri, made):
-    query(uri, "create table t (n int, price numeric)")
-    sink = made(**{"flink.sink.sql.table": "t"})
-    await sink.open(rp.SinkContext())
-    with pytest.raises(rp.SinkError, match=r"record 2 .*'n' .integer. cannot take 1099511627776"):
-        await committed(sink, with_values({"n": 1}, {"n": 2**40}, {"price": "cheap"}))
-    assert query(uri, "select * from t") == []

@@ -5,7 +5,6 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import STA
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.retry_properties import RetryProperties
 
 MAX_RETRIES = 200
 MAX_BACKOFF_MS = 10_000
@@ -30,8 +29,4 @@ def outlasted_minutes(properties: Properties) -> dict[str, float]:
     retried = {"service": GETRECORDS_RETRIES}
     if properties.is_set(SQL_URI) or back_end_of(properties.value(STATE_URI) or "") == "SQL":
         retried["database"] = SQL_RETRIES
-    return {what: _mean_seconds(properties, retries) / 60 for what, retries in retried.items()}
-
-
-def _mean_seconds(properties: Properties, retries: RetryProperties) -> float:
-    return retries.policy(properties).longest_seconds(0) / 2
+    return {what: retries.policy(properties).longest_seconds(0) / 2 / 60 for what, retries in retried.items()}

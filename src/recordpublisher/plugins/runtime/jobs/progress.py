@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.lag.rates import Rates
+from recordpublisher.publishers.log_fields import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,6 @@ class JobProgress:
         parts += [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
         parts += [] if self.behind_ms is None else [f"{self.behind_ms / 1000:.1f} s behind"]
         return ", ".join(parts)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 shard`, `2 shards`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class JobProgressMeter:

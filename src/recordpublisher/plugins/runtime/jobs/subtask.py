@@ -14,6 +14,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import without_positions
 from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opened
 from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.properties import Properties
@@ -94,7 +95,7 @@ async def run_subtask(
         finally:
             reporting.cancel()
         report(fetcher.progress())
-    log.info("subtask %d ended: %s, %d records", subtask, result.reason.name, result.records)
+    log.info("subtask %d ended: %s, %s", subtask, result.reason.name, counted(result.records, "record"))
 
 
 def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Path | None) -> list[MetricsExporter]:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable
 
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -12,27 +11,20 @@ from recordpublisher.publishers.errors import RecordPublisherError
 FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes."""
 NOTICE_SECONDS = 10.0
-SAME_SIGNAL_SECONDS = 1.0
 log = logging.getLogger("recordpublisher.run")
 
 
-def stop_on_signals(
-    drain: Callable[[], None], give_up: Callable[[], None] = lambda: None, now: Callable[[], float] = time.monotonic
-) -> None:
-    """Call `drain` at the first signal; at the second call `give_up` and exit 1 at once, without cleanup.
-
-    What comes within `SAME_SIGNAL_SECONDS` of the first is the same signal: `timeout` sends it to the process and to its group.
-    """
+def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
+    """Call `drain` at the first signal; at the second call `give_up` and exit 1 at once, without cleanup."""
     loop = asyncio.get_running_loop()
-    first_at: float | None = None
+    signals = 0
 
     def on_signal() -> None:
-        nonlocal first_at
-        at = now()
-        if first_at is None:
-            first_at = at
+        nonlocal signals
+        signals += 1
+        if signals == 1:
             drain()
-        elif at - first_at >= SAME_SIGNAL_SECONDS:
+        else:
             log.warning("second signal: the process ends at once, without a last checkpoint")
             give_up()
             os._exit(FAILED)

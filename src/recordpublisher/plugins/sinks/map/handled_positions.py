@@ -129,7 +129,8 @@ class HandledPositions:
         """
         begun = [key for key, shard in self._shards.items() if shard.has_begun]
         given_up = (self._shards.keys() & keys) - _ancestors(begun, state["shards"])
-        return sum(self._shards[key].give_up() for key in given_up) > 0  # each of them
+        cut = [key for key in given_up if self._shards[key].give_up()]
+        return bool(cut)
 
     def has_given_up(self, key: str) -> bool:
         """Whether all that is left of a shard was dropped."""

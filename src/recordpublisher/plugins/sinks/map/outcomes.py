@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.retry import RetryPolicy
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog, goes_on_with
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 from .ordering import ReadyRecords
@@ -106,7 +106,7 @@ class Outcomes:
         if self._settings.on_failure is OnFailure.FAIL:
             message = f"{item} cannot be handled: {reason}"
             log_user_error(log, error, message, item.pending.batch.shard.key, item.record.sequence_number)
-            remedy = goes_on_with("flink.sink.map.on.failure", "on_failure")
+            remedy = "on_failure=SKIP or DEAD_LETTER goes on without it (in a file flink.sink.map.on.failure)"
             self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}; {remedy}"), error)
             return
         self._give_up(item, f"{item.attempts} attempts: {reason}", error)

@@ -6,7 +6,6 @@ from sqlalchemy import Connection
 
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.stores.sql.database import Database
-from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import RecordBatch
 
 from ..failed_commit_guard import FailedCommitGuard
@@ -66,7 +65,7 @@ class RowBuffer:
         with self._guard:
             batches = [batch for batch in self._waiting if shards is None or batch.shard.key in shards]
             rows = await self._database.in_thread(lambda: self._rows(batches))
-            await self._reject_unconvertible(begin, rows)
+            await self._reject([row for row in rows if row.reason])
             await self._insert(begin, [row for row in rows if not row.reason], keep)
         done = {id(batch) for batch in batches}
         self._keep([batch for batch in self._waiting if id(batch) not in done])
@@ -76,20 +75,6 @@ class RowBuffer:
 
     def _rows(self, batches: Sequence[RecordBatch]) -> list[Row]:
         return [row for batch in batches for row in self._opened_target.rows.rows(batch)]
-
-    async def _reject_unconvertible(self, begin: Callable[[Connection], bool], rows: list[Row]) -> None:
-        """Report the rows that no database has seen. If the first ends the job, those before it are tried: a bad one is named instead."""
-        bad = [row for row in rows if row.reason]
-        try:
-            await self._reject(bad)
-        except SinkError as error:
-            ending = error
-
-            def roll_back(connection: Connection) -> None:
-                raise ending
-
-            await self._insert(begin, rows[: rows.index(bad[0])], roll_back)
-            raise
 
     async def _insert(
         self, begin: Callable[[Connection], bool], rows: list[Row], keep: Callable[[Connection], None]

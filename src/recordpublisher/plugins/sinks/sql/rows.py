@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text, types
 
-from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.records import RecordBatch
 
 Convert = Callable[[Any], Any]
@@ -176,22 +175,17 @@ class RowBuilder:
 
     def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
         fields = value if isinstance(value, dict) else {}
+        named, name = {}, ""
         try:
-            named = {name: convert(fields[name]) for name, convert in self._conversions.items() if name in fields}
+            for name, convert in self._conversions.items():
+                if name in fields:
+                    named[name] = convert(fields[name])
         except UNCONVERTIBLE:
-            return Row(batch, index, {}, self._refusal(fields))
+            return Row(batch, index, {}, cannot_take(self._table.columns[name], fields[name]))
         if not named and not known:
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
-
-    def _refusal(self, fields: Mapping[str, Any]) -> str:
-        for name, convert in self._conversions.items():
-            try:
-                convert(fields.get(name))
-            except UNCONVERTIBLE:
-                return cannot_take(self._table.columns[name], fields[name])
-        raise ImpossibleStateError("a conversion failed once, and then succeeded")
 
 
 def is_keyed_by_record(table: Table) -> bool:

@@ -17,6 +17,8 @@ from .rows import Row, RowBuilder, cannot_take, is_keyed_by_record, record_colum
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError)
 """What an insert raises for a value that its column does not take; StatementError: every error of the database, too."""
+MOST_EXPLAINED = 100
+"""Rejected rows of one insert whose column is looked for: that costs a statement for each column."""
 
 
 class RejectedRowsError(Exception):
@@ -68,7 +70,9 @@ class TargetTable:
             if not is_about_the_row(error):
                 raise
             if len(rows) == 1:
-                rejected.append(Row(rows[0].batch, rows[0].index, {}, self._reason(connection, rows[0], error)))
+                is_explained = len(rejected) < MOST_EXPLAINED
+                reason = self._reason(connection, rows[0], error) if is_explained else _message(error)
+                rejected.append(Row(rows[0].batch, rows[0].index, {}, reason))
                 return
             middle = len(rows) // 2
             self._insert_same_columns(connection, rows[:middle], rejected)

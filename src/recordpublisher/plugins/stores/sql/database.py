@@ -72,11 +72,9 @@ class Database:
         except RetriesExhaustedError as error:
             if not self._policy.max_retries:
                 raise
-            tried, remedy = (
-                self._policy.max_retries + 1,
-                f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage",
-            )
-            raise RetriesExhaustedError(f"{error.__cause__}; tried {tried} times; {remedy}") from error.__cause__
+            tried = f"tried {self._policy.max_retries + 1} times"
+            remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
+            raise RetriesExhaustedError(f"{error.__cause__}; {tried}; {remedy}") from error.__cause__
 
     @property
     def place(self) -> str:
