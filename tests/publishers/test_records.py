@@ -1,8 +1,13 @@
 """Batches and their slices, each with the exact position after it (P1, P2)."""
 
+import gc
 import itertools
+import pickle
+import weakref
 from dataclasses import replace
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +94,30 @@ def test_new_columns_do_not_change_the_original_batch():
 
     assert (stamped.values, stamped.event_times) == (["a", "b", "c"], [7, 8, 9])
     assert (batch.values, batch.event_times) == (None, None)
+
+
+def test_a_record_is_an_immutable_value():
+    first, second, _ = a_plain_batch()
+
+    assert first == pickle.loads(pickle.dumps(first)) != second
+    assert hash(first) == hash(msgspec.structs.replace(second, **msgspec.structs.asdict(first)))
+    assert repr(first).startswith("Record(stream='s', shard_id='a', sequence_number='0', sub_sequence_number=-1,")
+    with pytest.raises(AttributeError):
+        first.value = "other"
+
+
+class Document:
+    """A deserialised value that its user gives a reference to the record."""
+
+
+def test_a_value_that_refers_to_its_record_is_freed_with_it():
+    (record,) = a_plain_batch().with_columns(values=[Document(), 1, 2]).slice(0, 1)
+    record.value.source = record
+    freed = weakref.ref(record.value)
+
+    del record
+    gc.collect()
+    assert freed() is None
 
 
 def a_plain_batch():

@@ -1,7 +1,7 @@
-"""A process that reads the replayed stream through the whole pipeline: URL POLLING|EFO LOOKAHEAD|off RECORDS.
+"""A process that reads the replayed stream through the whole pipeline: URL POLLING|EFO LOOKAHEAD|off RECORDS [iterate].
 
 Prints microseconds of its CPU per record, from the call of `run` to its return: the clients, iterators and subscriptions of all shards
-are in it, imports and the first listing of shards are not.
+are in it, imports and the first listing of shards are not. `iterate`: the sink looks at each record, as a `for` loop over `rp.consume`.
 """
 
 import asyncio
@@ -18,6 +18,17 @@ class NoSink(rp.Sink):
 
     async def write(self, batch):
         pass
+
+
+class IteratingSink(rp.Sink):
+    """Looks at every record and at its payload."""
+
+    def __init__(self):
+        self.payload_bytes = 0
+
+    async def write(self, batch):
+        for record in batch:
+            self.payload_bytes += len(record.data)
 
 
 def access_to(url, publisher):
@@ -44,9 +55,10 @@ def properties_of(url, publisher, lookahead):
     return properties
 
 
-async def main(url, publisher, lookahead, records):
+async def main(url, publisher, lookahead, records, how="drop"):
     properties = properties_of(url, publisher, lookahead)
-    async with rp.DataFetcher(["replay"], properties, sink=NoSink()) as fetcher:
+    sink = IteratingSink() if how == "iterate" else NoSink()
+    async with rp.DataFetcher(["replay"], properties, sink=sink) as fetcher:
         before = time.process_time()
         result = await fetcher.run_bounded(stop_at_tip=True)
         spent = time.process_time() - before

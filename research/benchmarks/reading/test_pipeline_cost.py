@@ -49,18 +49,20 @@ LOADS = [
 
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
 def test_cpu_per_record(load, table):
-    free, aligned, boto3 = [], [], []
+    free, aligned, iterated, boto3 = [], [], [], []
     with replay_server(load.shards, load.records, load.event, load.size) as url:
         for _ in range(ROUNDS):
             free.append(ours(load, url, "off"))
             boto3.append(bare_boto3(load, url))
             aligned.append(ours(load, url, LOOKAHEAD_MILLIS))
+            iterated.append(ours(load, url, "off", "iterate"))
     table.append(Row(load.name, median(free), median(boto3), load.at_most, load.at_least))
     table.append(Row(f"{load.name}, aligned", median(aligned), median(boto3), load.at_most, load.at_least))
+    table.append(Row(f"{load.name}, every record iterated", median(iterated), median(boto3)))
 
 
-def ours(load, url, lookahead):
-    return micros_of("clients/pipeline_client.py", url, load.publisher, lookahead, load.shards * load.records)
+def ours(load, url, lookahead, how="drop"):
+    return micros_of("clients/pipeline_client.py", url, load.publisher, lookahead, load.shards * load.records, how)
 
 
 def bare_boto3(load, url):

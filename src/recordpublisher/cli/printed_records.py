@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import JsonFieldTimestamps, check_times, timestamp_assigner_for
 from recordpublisher.plugins.deserializers.decompression import decompressor_for

@@ -48,13 +48,14 @@ def to_millis(arrival: float) -> int:
     return int(arrival * 1000 + 0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """One record as a user sees it.
 
     `value` is the deserialised `data` (the bytes themselves without a deserialiser); `event_time` is epoch ms;
-    `sub_sequence_number` is -1 outside KPL aggregates.
+    `sub_sequence_number` is -1 outside KPL aggregates. Immutable; `msgspec.structs.replace` makes a changed copy.
     """
+
+    # A struct is made ten times as fast as a frozen dataclass. The garbage collector sees it, since a value may refer to its record.
 
     stream: str
     shard_id: str
