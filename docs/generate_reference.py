@@ -171,12 +171,12 @@ def _spark_option_row(option: PeerOption) -> str:
     return f"| `{option.key}` | {ours} | {'; '.join(filter(None, [values or unit, default]))} |"
 
 
-SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, by their keys and values, compared without
-case. One that has no equal here is an error that says what to use instead. Where a default of theirs means something else, ours
-holds, and a warning names both. An endpoint of AWS also sets the region. Move a job: [from awslabs](../migrate/from-awslabs.md),
-[qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
+SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, and of Spark for Kafka, by their keys and values,
+compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs means something
+else, ours holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
+[from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
 
-The keys are those of their README and code at that version; those of Databricks are of its list for Runtime 19, seen in a copy."""
+The keys are those of their documentation and code at that version; Databricks' list was seen in a copy."""
 
 
 def _command_line_page() -> str:

@@ -87,7 +87,7 @@ def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]
         if lower in own or lower in (*SPARK_OPTIONS, *_MODE) or lower in declared or not is_option(key):
             continue
         nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
-            (known[each] for each in difflib.get_close_matches(lower, known, n=1)), None
+            (known[each] for each in difflib.get_close_matches(lower, known, n=1, cutoff=0.8)), None
         )
         hint = f"; did you mean '{nearest}'?" if nearest else ""
         warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)

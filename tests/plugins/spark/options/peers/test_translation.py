@@ -9,6 +9,7 @@ import pytest
 
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS
 from recordpublisher.plugins.spark.options.peers.translation import own_options
+from recordpublisher.plugins.spark.options.positions import ReadPositions
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
@@ -18,8 +19,13 @@ from recordpublisher.publishers.properties.declaration import declared_propertie
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 
-AWSLABS, QUBOLE, DATABRICKS = PEERS
-KEYS = {AWSLABS: "awslabs-2.0.0.txt", QUBOLE: "qubole-1.2.0.txt", DATABRICKS: "databricks-19.txt"}
+AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
+KEYS = {
+    AWSLABS: "awslabs-2.0.0.txt",
+    QUBOLE: "qubole-1.2.0.txt",
+    DATABRICKS: "databricks-19.txt",
+    KAFKA: "kafka-4.1.txt",
+}
 """Taken from each connector's documentation and code, in the version that its name has here; the files say from where."""
 OPTIONS = [(name, option) for name, options in PEERS.items() for option in options]
 
@@ -121,7 +127,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
         ),
         (
             {"failOnDataLoss": "true", "flink.state.dataloss": "CONTINUE"},
-            "'failondataloss' has the value 'true'; 'flink.state.dataloss' sets the same, to 'CONTINUE'; valid: one of them",
+            "'failOnDataLoss' has the value 'true'; 'flink.state.dataloss' sets the same, to 'CONTINUE'; valid: one of them",
         ),
         (
             {"consumerMode": "efo", "kinesis.consumerType": "GetRecords"},
@@ -220,3 +226,36 @@ def test_a_prefix_without_a_name_is_an_error_since_a_query_has_no_id_here():
         ConfigurationError, match=r"'consumerNamePrefix' has .* the value of 'consumerName', which is not"
     ):
         read_options(streamName="orders", consumerNamePrefix="prod-")
+
+
+def test_a_job_of_kafka_reads_its_topics_from_where_it_did():
+    options = read_options(subscribe="orders,clicks", startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    assert (options.streams, options.max_records) == (("orders", "clicks"), 100)
+    assert initial_position(options.properties).type is PositionType.TRIM_HORIZON
+
+
+def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
+    given = {"startingTimestamp": "1693450805123", "endingTimestamp": "1693450806123"}
+    options = read_options(subscribe="orders", **given)
+    positions = ReadPositions.parse(options.properties, options.streams, 0)
+    assert (positions.start.timestamp_ms, positions.end.arrival_ms) == (1_693_450_805_123, 1_693_450_806_123)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": '{"orders":{"0":23}}'}, "use 'startingPosition' and 'endingPosition'"),
+        ({"endingOffsets": "earliest"}, "'endingOffsets' has the value 'earliest'; .*; valid: latest"),
+        ({"startingTimestamp": "yesterday"}, "'startingTimestamp' has the value 'yesterday'; valid: epoch ms"),
+        (
+            {"startingOffsets": "earliest", "startingTimestamp": "0"},
+            "'starting.*' has the value .*; valid: one of them",
+        ),
+        ({"startingOffsets": "earliest", "startingPosition": "LATEST"}, "sets the same, to"),
+        ({"MinPartitions": "9"}, "'minPartitions' .*use 'maxTasks' or 'shardsPerTask'"),
+        ({"kafka.Bootstrap.servers": "host:9092"}, "'kafka.bootstrap.servers' .*this is no Kafka"),
+    ],
+)
+def test_what_a_job_of_kafka_means_otherwise_is_refused_by_name(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        read_options(stream="orders", **given)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PeerOption:
-    """One option of another connector: taken as our property `ours`, or refused with the reason.
+    """One option of another connector: taken as our property `ours`, or refused with the reason. A `key` with `.*` stands for a prefix.
 
     - `values`: theirs (lower case) to ours, where they differ; others are refused, for the `reason`.
     - `unit`: the unit of their plain numbers, where it differs from ours.
@@ -26,6 +26,7 @@ class PeerOption:
     reason: str = ""
 
 
+EPOCH_MS = "epoch ms"
 START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", "earliest": "TRIM_HORIZON"}
 LOSS = {"true": "FAIL", "false": "CONTINUE"}
 ROLE = {"aws.credentials.provider": "ASSUME_ROLE"}
@@ -33,6 +34,7 @@ ACCESS_KEY, SECRET_KEY = "aws.credentials.provider.basic.accesskeyid", "aws.cred
 TEMPORARY = "aws.credentials.provider.basic.sessiontoken"
 ROLE_ARN, ROLE_SESSION = "aws.credentials.provider.role.arn", "aws.credentials.provider.role.sessionname"
 STREAM, START_AT, PUBLISHER = "flink.spark.stream", "flink.stream.initpos", "flink.stream.recordpublisher"
+END_AT = "flink.spark.end"
 WINDOW, PER_READ = "flink.spark.window.millis", "flink.shard.getrecords.maxrecordcount"
 DISCOVERY = "flink.shard.discovery.intervalmillis"
 
@@ -54,6 +56,11 @@ QUEUE = "tasks have no such queue: use 'maxFetchTime' for how long a task reads"
 PREFETCH = "nothing is fetched ahead: use 'maxBytesPerBatch' or 'maxBytesPerTask'"
 DEREGISTER = "Spark does not tell a source when its query ends: add the listener rp.spark.ConsumerDeregistration"
 FLUSH = "not needed: a batch ends when every record was acknowledged"
+NO_OFFSETS = "use 'startingPosition' and 'endingPosition', with JSON by shard or a time"
+NO_TOPICS = "use 'streams'"
+TASKS = "a shard is read by one task: use 'maxTasks' or 'shardsPerTask'"
+NO_DELAY = "a batch does not wait for records: use a longer trigger"
+NOT_KAFKA = "this is no Kafka: use 'aws.region' and 'aws.endpoint'"
 
 AWSLABS = (
     PeerOption("kinesis.endpointUrl", "aws.endpoint"),
@@ -173,9 +180,35 @@ DATABRICKS = (
     PeerOption("stsEndpoint", "aws.credentials.provider.role.stsendpoint"),
     PeerOption("serviceCredential", refused=CREDENTIALS),
 )  # fmt: skip
+KAFKA = (
+    PeerOption("subscribe", "flink.spark.streams"),
+    PeerOption("topic", STREAM),
+    PeerOption("startingOffsets", START_AT, {"earliest": "TRIM_HORIZON", "latest": "LATEST"}, reason=NO_OFFSETS),
+    PeerOption("startingTimestamp", START_AT, unit=EPOCH_MS),
+    PeerOption("endingOffsets", END_AT, {"latest": "NOW"}, reason=NO_OFFSETS),
+    PeerOption("endingTimestamp", END_AT, unit=EPOCH_MS),
+    PeerOption("failOnDataLoss", "flink.state.dataloss", LOSS),
+    PeerOption("maxOffsetsPerTrigger", "flink.spark.batch.records"),
+    PeerOption("startingOffsetsByTimestamp", refused=NO_OFFSETS),
+    PeerOption("startingOffsetsByTimestampStrategy", refused=NO_OFFSETS),
+    PeerOption("endingOffsetsByTimestamp", refused=NO_OFFSETS),
+    PeerOption("assign", refused=NO_TOPICS),
+    PeerOption("subscribePattern", refused=NO_TOPICS),
+    PeerOption("minPartitions", refused=TASKS),
+    PeerOption("maxRecordsPerPartition", refused=PER_SHARD_LIMIT),
+    PeerOption("minOffsetsPerTrigger", refused=NO_DELAY),
+    PeerOption("maxTriggerDelay", refused=NO_DELAY),
+    PeerOption("kafkaConsumer.pollTimeoutMs", refused=NOT_KAFKA),
+    PeerOption("fetchOffset.numRetries", refused=NOT_KAFKA),
+    PeerOption("fetchOffset.retryIntervalMs", refused=NOT_KAFKA),
+    PeerOption("groupIdPrefix", refused=NOT_KAFKA),
+    PeerOption("includeHeaders", refused=NOT_KAFKA),
+    PeerOption("kafka.*", refused=NOT_KAFKA),
+)
 PEERS: Mapping[str, tuple[PeerOption, ...]] = {
     "awslabs spark-sql-kinesis-connector 2.0.0": AWSLABS,
     "qubole kinesis-sql 1.2.0": QUBOLE,
     "Databricks Runtime 19": DATABRICKS,
+    "Spark 4.1 for Kafka": KAFKA,
 }
 """By name and version of the documentation that the keys are from."""

@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMES
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..starts import VALID_START
-from .option_table import PEERS, START, PeerOption
+from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
 """Where two connectors have the same key, it means the same in both."""
@@ -29,11 +29,11 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
     own = given
     spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
     for key in given:
-        option = _BY_KEY.get(key.lower())
+        option = _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
         if option is None or key.lower() in _own_spellings(option):
             continue
         if option.refused:
-            raise ConfigurationError(option.key, reason=option.refused)
+            raise ConfigurationError(key if option.key.endswith("*") else option.key, reason=option.refused)
         for ours, value in _translated(option, given[key].strip()).items():
             declared = _declared(ours)
             _check_same(given, option.key, declared, value)
@@ -64,7 +64,11 @@ def _with_prefixes(given: Properties) -> Properties:
 
 def _translated(option: PeerOption, value: str) -> dict[str, str]:
     """Our properties for a value of theirs. Raises: ConfigurationError."""
-    if option.values is START and value.upper().startswith("AT_TIMESTAMP "):
+    if option.unit == EPOCH_MS:
+        if not value.isdecimal():
+            raise ConfigurationError(option.key, value, EPOCH_MS)
+        value = f"AT_TIMESTAMP {int(value) / 1000:.3f}"
+    if option.ours == START_AT and value.upper().startswith("AT_TIMESTAMP "):
         return {option.ours: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: value.partition(" ")[2].strip()}
     if option.values:
         ours = option.values.get(value.lower())
