@@ -57,7 +57,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         """The format's name."""
         return "kinesis"
 
-    @one_sentence
+    @one_sentence()
     def schema(self) -> str:
         """The columns of a read. Raises: ConfigurationError when the stream is loaded (C2)."""
         refuse_new_table(self.options)
@@ -69,7 +69,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         self._has_warned = True
         return SPARK_SCHEMA
 
-    @one_sentence
+    @one_sentence()
     def reader(self, schema: Any) -> KinesisBatchReader:
         """The reader of a batch read. Raises: ConfigurationError."""
         from .batch_read.batch_reader import KinesisBatchReader
@@ -98,7 +98,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             raise ConfigurationError(END_OPTION, end, "no end", reason="this is for spark.read")
         return options
 
-    @one_sentence
+    @one_sentence()
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a query. Raises: ConfigurationError, StreamNotFoundError when the first batch is planned."""
         from .writer.data_writers import KinesisStreamWriter
@@ -109,7 +109,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         writer.check()
         return writer
 
-    @one_sentence
+    @one_sentence()
     def writer(self, schema: Any, overwrite: bool) -> KinesisBatchWriter:
         """The writer of a batch job. Raises: as `streamWriter`; ConfigurationError for the mode "overwrite"."""
         from .writer.data_writers import KinesisBatchWriter
@@ -149,7 +149,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     # --- on the driver ---------------------------------------------------------------------------------------------------------
 
-    @one_sentence
+    @one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
@@ -158,13 +158,13 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
-    @one_sentence
+    @one_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or `start` when there is none."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._planning().next_offset(BatchOffset.from_json(start), rows).to_json()
 
-    @one_sentence
+    @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans, after that of `start`."""
         plans = [
@@ -174,7 +174,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         worker_loop().freeze_heap()
         return plans
 
-    @one_sentence
+    @one_sentence()
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed the batch of `end`; old claims are removed in the background."""
         worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
@@ -199,10 +199,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         from .source.task_read import TaskRead, shard_reader
 
         plan = partition.plan
-        read = shard_reader(self._options, plan.consumer_arns)
-        return TaskRead(
-            plan, claim_store(self._options), read, schema=self._schema, memory=ReusedMemory.of_process()
-        ).rows()
+        with one_sentence():
+            read = shard_reader(self._options, plan.consumer_arns)
+            memory = ReusedMemory.of_process()
+            yield from TaskRead(plan, claim_store(self._options), read, schema=self._schema, memory=memory).rows()
 
     def _planning(self) -> QueryPlanner:
         if self._planner is None:

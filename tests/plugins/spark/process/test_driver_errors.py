@@ -19,12 +19,12 @@ def in_a_process_of_spark(monkeypatch):
     monkeypatch.setenv(HIDE, "")
 
 
-@one_sentence
+@one_sentence()
 def wrong():
     raise ConfigurationError("stream", None)
 
 
-@one_sentence
+@one_sentence()
 def broken():
     raise ValueError("a mistake of ours")
 

@@ -48,7 +48,7 @@ def failure_of(query: Any) -> str:
     while query.exception() is None:
         assert time.monotonic() < deadline, "the query goes on"
         time.sleep(0.2)
-    return str(query.exception())
+    return str(query.exception()).splitlines()[0]
 
 
 @pytest.mark.parametrize("is_written", [False, True])

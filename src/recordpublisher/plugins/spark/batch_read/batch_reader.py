@@ -33,7 +33,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         self._positions = positions
         self._schema = chosen_columns(schema)
 
-    @one_sentence
+    @one_sentence()
     def partitions(self) -> list[RangePartition]:
         """One task for each shard. Raises: ConfigurationError, DataLossError, OutageError, StreamNotFoundError."""
         from ..service.kinesis_service import KinesisService
@@ -63,12 +63,13 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             stop_at_tip=True,
         )
         accepts_loss = accepts_data_loss(options.properties)
-        return RangeRead(
-            partition.part,
-            shard_reader(options, {}),
-            bounds,
-            options.max_outage_ms,
-            accepts_loss,
-            self._schema,
-            ReusedMemory.of_process(),
-        ).rows()
+        with one_sentence():
+            yield from RangeRead(
+                partition.part,
+                shard_reader(options, {}),
+                bounds,
+                options.max_outage_ms,
+                accepts_loss,
+                self._schema,
+                ReusedMemory.of_process(),
+            ).rows()

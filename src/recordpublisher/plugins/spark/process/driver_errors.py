@@ -1,11 +1,11 @@
 """Errors of this library reach Spark's driver as their sentence, without the tracebacks of Python processes."""
 
-import functools
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
@@ -14,27 +14,21 @@ from recordpublisher.publishers.errors import RecordPublisherError
 LOG = logging.getLogger("recordpublisher.spark")
 HIDE = "SPARK_HIDE_TRACEBACK"
 """An environment variable that Spark reads when it reports the error of a Python process."""
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-def one_sentence(call: Callable[P, T]) -> Callable[P, T]:
-    """A method that Spark calls in a process of its own on the driver. The traceback is logged at INFO.
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Around a method that Spark calls in a Python process of its own, on the driver or in a task. The traceback is logged at INFO.
 
     Spark ends the process after an error, so what is set here concerns no other. Errors of other kinds keep their tracebacks.
     """
-
-    @functools.wraps(call)
-    def called(*arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return call(*arguments, **named)
-        except RecordPublisherError as error:
-            LOG.info("the driver reports this error: %s", error, exc_info=error)
-            if _is_process_of_spark():
-                os.environ[HIDE] = "1"
-            raise
-
-    return called
+    try:
+        yield
+    except RecordPublisherError as error:
+        LOG.info("Spark is told of this error: %s", error, exc_info=error)
+        if _is_process_of_spark():
+            os.environ[HIDE] = "1"
+        raise
 
 
 class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is not typed here
@@ -46,7 +40,7 @@ class RefusedQuery(DataSourceStreamReader):  # type: ignore[misc] # pyspark is n
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    @one_sentence
+    @one_sentence()
     def _refuse(self, *_: Any) -> Any:
         """Raises: the error."""
         raise self._error

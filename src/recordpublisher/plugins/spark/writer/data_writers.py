@@ -18,6 +18,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsRespons
 from recordpublisher.publishers.shards import Shard
 
 from ..outages import OutageWatch
+from ..process.driver_errors import one_sentence
 from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
@@ -82,6 +83,7 @@ class RowWriter:
         check_folder(self._options.properties)
         check_target(self._options, worker_loop(), self._client)
 
+    @one_sentence()
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Put the rows of one task. Raises: SinkError that names batch and task."""
         context = TaskContext.get()
