@@ -29,7 +29,8 @@ AREAS = {
     "reading": ("Reading", ["DataFetcher", "consume", "stream", "export_metrics", "Alarm", "AlarmKind"]),
     "records": (
         "Records and shards",
-        ["Record", "RecordBatch", "UserRecord", "Shard", "HashRange", "SequenceNumber", "StartingPosition", "PositionType"],
+        ["Record", "RecordBatch", "UserRecord", "Json", "Avro", "Protobuf", "Shard", "HashRange",
+         "SequenceNumber", "StartingPosition", "PositionType"],
     ),
     "sinks": (
         "Sinks",

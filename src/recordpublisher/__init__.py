@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
+    from .consumer.typed_values import Json
     from .fetcher.alarms import Alarm, AlarmKind
     from .fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
     from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .fetcher.sink import Checkpoint, Sink, SinkContext
     from .fetcher.worker_positions import WorkerPositions
     from .plugins import spark as spark
+    from .plugins.deserializers.avro import Avro
+    from .plugins.deserializers.protobuf import Protobuf
     from .plugins.host.hookspecs import hookimpl
     from .plugins.metrics.export import export_metrics
     from .plugins.runtime.data_fetcher import DataFetcher
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from .publishers.shards import HashRange, Shard
 
 _NAMES = {
+    ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
@@ -74,6 +78,8 @@ _NAMES = {
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
     ".fetcher.sink": "Checkpoint Sink SinkContext",
     ".fetcher.worker_positions": "WorkerPositions",
+    ".plugins.deserializers.avro": "Avro",
+    ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
     ".plugins.metrics.export": "export_metrics",
     ".plugins.runtime.data_fetcher": "DataFetcher",
@@ -115,6 +121,9 @@ __all__ = [
     "Alarm",
     "AlarmKind",
     # records
+    "Json",
+    "Avro",
+    "Protobuf",
     "Record",
     "RecordBatch",
     "UserRecord",

@@ -1,19 +1,24 @@
 """Deserializers: from bytes to values, one batch at a time."""
 
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.records import Record, RecordBatch, V, V_co
 from recordpublisher.publishers.user_code import check_user_function, refuse_never_run
 
+from .typed_values import Json, is_type
 
-class Deserializer(Protocol):
+VALID_DESERIALIZER = "a type that JSON is decoded into, rp.Json(...) and such, or a plain function of a Record"
+
+
+class Deserializer(Protocol[V_co]):
     """Turns the payloads of a batch into values."""
 
-    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+    def values(self, batch: RecordBatch) -> Sequence[V_co] | None:
         """One value for each record; None: the bytes themselves. Any exception makes the record a poisoned record."""
 
 
@@ -75,7 +80,7 @@ class CallableDeserializer:
 
     def __init__(self, function: Callable[[Record], Any]) -> None:
         """Raises: ConfigurationError for an async function and a generator."""
-        check_user_function("deserializer", function, "a plain function of a Record", is_plain=True)
+        check_user_function("deserializer", function, VALID_DESERIALIZER, is_plain=True)
         self._function = function
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
@@ -83,3 +88,17 @@ class CallableDeserializer:
         values = [self._function(record) for record in batch]  # `map` would take StopIteration for the end
         refuse_never_run(values)
         return values
+
+
+DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str
+"""A type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`."""
+
+
+def deserializer_of(given: Any) -> Deserializer:
+    """The deserialiser for the argument of that name: a type that JSON is decoded into, an object with a method `values`, or a function.
+
+    Raises: ConfigurationError.
+    """
+    if is_type(given):
+        return Json(given)
+    return given if callable(getattr(given, "values", None)) else CallableDeserializer(given)

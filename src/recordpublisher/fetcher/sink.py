@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.skipped_records import how_to_go_on
 from recordpublisher.publishers.user_code import AsyncPort
 
@@ -91,7 +91,7 @@ class Checkpoint:
     stopped: Collection[str] = ()
 
 
-class Sink(AsyncPort, ABC):
+class Sink(AsyncPort, ABC, Generic[V]):
     """Receives batches. Calls never overlap, and stopping a job never cancels a write.
 
     A registered sink is built as `Sink(properties)`.
@@ -129,7 +129,7 @@ class Sink(AsyncPort, ABC):
         return True
 
     @abstractmethod
-    async def write(self, batch: RecordBatch) -> None:
+    async def write(self, batch: RecordBatch[V]) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it (S1)."""
 
     def assigned(self, shards: Collection[str]) -> None:

@@ -7,12 +7,22 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
 from .positions import SequenceNumber
 from .shards import Shard
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=Any)
+    V_co = TypeVar("V_co", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    V, V_co = TypeVar("V"), TypeVar("V_co", covariant=True)
 
 RECORD_OVERHEAD_BYTES = 360
 """Memory of a record besides its data, measured: a record of 200 B takes 560 B (P6)."""
@@ -48,8 +58,8 @@ def to_millis(arrival: float) -> int:
     return int(arrival * 1000 + 0.5)
 
 
-class Record(msgspec.Struct, frozen=True):
-    """One record as a user sees it.
+class Record(msgspec.Struct, Generic[V_co], frozen=True):
+    """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
 
     `value` is the deserialised `data` (the bytes themselves without a deserialiser); `event_time` is epoch ms;
     `sub_sequence_number` is -1 outside KPL aggregates. Immutable; `msgspec.structs.replace` makes a changed copy.
@@ -64,7 +74,7 @@ class Record(msgspec.Struct, frozen=True):
     partition_key: str | None
     explicit_hash_key: str | None
     data: bytes
-    value: Any
+    value: V_co
     arrival_millis: int
     event_time: int
 
@@ -84,7 +94,7 @@ class PoisonedRecord:
 
 
 @dataclass(frozen=True)
-class RecordBatch:
+class RecordBatch(Generic[V_co]):
     """Some consecutive records of one shard.
 
     `records` are user records, de-aggregated. `millis_behind_latest` (ms, None: unknown) is how far the read was behind the shard's tip; 0
@@ -109,7 +119,7 @@ class RecordBatch:
     def __len__(self) -> int:
         return len(self.records)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[V_co]]:
         stream, shard_id = self.stream, self.shard_id
         columns = zip(self.records, self.value_column, self.arrival_millis, self.event_time_column, strict=True)
         for record, value, arrival, event_time in columns:
@@ -172,9 +182,10 @@ class RecordBatch:
         return [int(record.arrival * 1000 + 0.5) for record in self.records]
 
     @property
-    def value_column(self) -> Sequence[Any]:
+    def value_column(self) -> Sequence[V_co]:
         """Column: deserialised values; the bytes themselves without a deserialiser."""
-        return self.data if self.values is None else self.values
+        column: Sequence[Any] = self.data if self.values is None else self.values
+        return column
 
     @property
     def event_time_column(self) -> Sequence[int]:
@@ -187,14 +198,14 @@ class RecordBatch:
         values: Sequence[Any] | None = None,
         event_times: Sequence[int] | None = None,
         watermarks: Sequence[int] | None = None,
-    ) -> RecordBatch:
+    ) -> RecordBatch[V_co]:
         """The same records with the given columns. Cached columns are kept: arrival times cost 60 ns a record each time."""
         given = {"values": values, "event_times": event_times, "watermarks": watermarks}
         stamped = copy(self)
         stamped.__dict__.update({name: column for name, column in given.items() if column is not None})
         return stamped
 
-    def with_data(self, payloads: Sequence[bytes]) -> RecordBatch:
+    def with_data(self, payloads: Sequence[bytes]) -> RecordBatch[V_co]:
         """The same records with other payloads, whose sizes are the batch's `raw_bytes` from then on (P6)."""
         records = [
             msgspec.structs.replace(record, data=data) for record, data in zip(self.records, payloads, strict=True)
@@ -217,7 +228,7 @@ class RecordBatch:
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
         return SequenceNumber(done.sequence_number)
 
-    def slice(self, start: int, stop: int) -> RecordBatch:
+    def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
         """The records from `start` up to, not including, `stop`; only the last slice carries the batch's read position and child shards."""
         if start == 0 and stop >= len(self.records):
             return self

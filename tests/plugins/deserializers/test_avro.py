@@ -1,6 +1,7 @@
 """Avro: values by the examples of its specification; what does not fit the schema, and wrong settings, are errors."""
 
 import json
+from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
@@ -122,3 +123,19 @@ def test_the_last_symbol_of_an_enum_is_read():
 def test_schemas_whose_records_have_no_bounds_are_refused(schema, message):
     with pytest.raises(rp.ConfigurationError, match=message):
         values(b"", schema=schema)
+
+
+@dataclass
+class Named:
+    a: int
+    b: str
+
+
+def test_a_schema_in_python_and_a_type():
+    assert rp.Avro(SCHEMA).values(batch(FROM_THE_SPECIFICATION)) == [{"a": 27, "b": "foo"}]
+    assert rp.Avro(json.loads(SCHEMA), Named).values(batch(FROM_THE_SPECIFICATION)) == [Named(27, "foo")]
+
+
+def test_a_schema_that_is_none_is_refused():
+    with pytest.raises(rp.ConfigurationError, match=r"setting 'schema'.*an Avro schema as JSON"):
+        rp.Avro("{}")

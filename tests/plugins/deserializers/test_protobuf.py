@@ -104,3 +104,14 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, module
 
     with pytest.raises(rp.ConfigurationError, match=rf"protobuf\.module' has the value '{module}'"):
         values(message="shop.Test1", module=module)
+
+
+def test_a_class_that_protoc_generated():
+    assert rp.Protobuf(descriptor_pb2.FileDescriptorProto).values(batch(b"")) == [descriptor_pb2.FileDescriptorProto()]
+
+
+def test_other_classes_are_refused_and_a_message_is_no_type_of_json():
+    with pytest.raises(rp.ConfigurationError, match="a class that protoc generated"):
+        rp.Protobuf(int)
+    with pytest.raises(rp.ConfigurationError, match=r"give rp\.Protobuf\(FileDescriptorProto\)"):
+        rp.Json(descriptor_pb2.FileDescriptorProto)

@@ -49,6 +49,17 @@ def test_consume_ends_at_the_tip(orders):
     assert len(list(consumed(stop_at_tip=True))) == 10
 
 
+def test_a_type_is_what_json_is_decoded_into(orders):
+    assert [record.value for record in rp.consume("orders", PROPERTIES, deserializer=int, stop_at_tip=True)] == [
+        *range(10)
+    ]
+
+
+def test_a_value_that_is_not_of_the_type_is_named(orders):
+    with pytest.raises(rp.DeserializationError, match=r"it is no str: \$: expected str, got int"):
+        list(rp.consume("orders", PROPERTIES, deserializer=str, stop_at_tip=True))
+
+
 def test_consume_works_inside_a_running_event_loop(orders):
     async def notebook():
         return len(list(consumed(stop_at_tip=True)))

@@ -1,4 +1,4 @@
-"""AvroDeserializer: records that are one Avro value each, in the binary encoding; extra `avro`."""
+"""Avro: records that are one Avro value each, in the binary encoding; extra `avro`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Generic
 
+from recordpublisher.consumer.typed_values import converter_into
 from recordpublisher.extras import install_command
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.formats import AVRO_SCHEMA, AVRO_SCHEMA_FILE
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, V
 
 try:
     import fastavro
@@ -22,18 +24,36 @@ except ImportError as error:
     raise ImportError(f"the avro deserialiser needs the extra 'avro': {install_command('avro')}") from error
 
 
-class AvroDeserializer:
-    """Decodes each record with the schema of the properties. A record of Avro becomes a dict. Raises: ConfigurationError."""
+class Avro(Generic[V]):
+    """Records that are one Avro value each, in the binary encoding without a header: `Avro(schema)`, or `Avro(schema, Order)`.
+
+    `schema` is JSON, as text or as what `json.loads` makes of it. A record of Avro becomes a dict, or what `into` says (see `Json`).
+
+    Raises: ConfigurationError for a schema or a type that cannot be decoded with.
+    """
+
+    def __init__(self, schema: str | dict[str, Any] | list[Any], into: type[V] | UnionType | None = None) -> None:
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        try:
+            self._schema = parse_schema(text)
+        except ValueError as error:
+            raise ConfigurationError("schema", text, "an Avro schema as JSON", reason=str(error)) from error
+        self._convert = None if into is None else converter_into(into)
+
+    def values(self, batch: RecordBatch) -> Sequence[V] | None:
+        """The decoded values. Raises: ValueError for a record that does not fit the schema, or the type."""
+        values = [decode(data, self._schema) for data in batch.data]
+        return values if self._convert is None else list(map(self._convert, values))
+
+
+class AvroDeserializer(Avro[Any]):
+    """Decodes each record with the schema of the properties. Raises: ConfigurationError."""
 
     def __init__(self, properties: Properties) -> None:
         schema = schema_of(properties)
         if schema is None:
             raise ConfigurationError(AVRO_SCHEMA.key, None, "an Avro schema as JSON", reason=_ONE_IS_NEEDED)
-        self._schema = schema
-
-    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The decoded values. Raises: ValueError for a record that does not fit the schema."""
-        return [decode(data, self._schema) for data in batch.data]
+        self._schema, self._convert = schema, None
 
 
 _ONE_IS_NEEDED = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by flink.deserializer=avro"

@@ -1,9 +1,9 @@
-"""ProtobufDeserializer: records that are one Protobuf message each."""
+"""Protobuf: records that are one Protobuf message each."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -15,10 +15,24 @@ from recordpublisher.publishers.properties.groups.formats import (
     PROTOBUF_MODULE,
 )
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, V
 
 
-class ProtobufDeserializer:
+class Protobuf(Generic[V]):
+    """Records that are one message each, of a class that protoc generated: `Protobuf(Order)`. Raises: ConfigurationError for another."""
+
+    def __init__(self, message: type[V]) -> None:
+        parse: Any = getattr(message, "FromString", None)
+        if parse is None:
+            raise ConfigurationError("message", repr(message), "a class that protoc generated")
+        self._parse: Callable[[bytes], V] = parse
+
+    def values(self, batch: RecordBatch) -> Sequence[V] | None:
+        """The messages. Raises: DecodeError for a record that is no such message."""
+        return list(map(self._parse, batch.data))
+
+
+class ProtobufDeserializer(Protobuf[Any]):
     """Parses each record as one message, of a class that comes from a file of descriptors or a module. Raises: ConfigurationError."""
 
     def __init__(self, properties: Properties) -> None:
@@ -29,11 +43,7 @@ class ProtobufDeserializer:
         except KeyError as error:
             valid = "the full name of a message in the file or module, with its package"
             raise ConfigurationError(PROTOBUF_MESSAGE.key, name, valid) from error
-        self._parse = message_factory.GetMessageClass(descriptor).FromString
-
-    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """The messages. Raises: DecodeError for a record that is no such message."""
-        return list(map(self._parse, batch.data))
+        super().__init__(message_factory.GetMessageClass(descriptor))
 
 
 def _pool(properties: Properties) -> Any:

@@ -6,7 +6,7 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 import weakref
 from collections.abc import Callable
 
-from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
@@ -32,6 +32,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import conditional_store_of
+from .function_property import imported_object
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."
@@ -83,8 +84,17 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
-    """The deserialiser of `flink.deserializer`. Raises: ConfigurationError."""
-    deserializer_class = registry.deserializers.get(properties.value(DESERIALIZER) or "", DESERIALIZER.key)
+    """The deserialiser of `flink.deserializer`: a name, or `module:name` of a type or a function. Raises: ConfigurationError."""
+    name = properties.value(DESERIALIZER) or ""
+    if ":" in name:
+        valid = f"module:name, of {VALID_DESERIALIZER}"
+        try:
+            return deserializer_of(imported_object(properties, DESERIALIZER, valid))
+        except ConfigurationError as error:
+            if error.key == DESERIALIZER.key:
+                raise
+            raise ConfigurationError(DESERIALIZER.key, name, valid, reason=error.reason) from error
+    deserializer_class = registry.deserializers.get(name, DESERIALIZER.key)
     return deserializer_class(properties)  # type: ignore[call-arg]
 
 

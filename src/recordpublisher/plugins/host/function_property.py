@@ -1,4 +1,4 @@
-"""A function of the user, named by a property as module:function."""
+"""A function or a type of the user, named by a property as module:function."""
 
 import importlib
 from collections.abc import Callable
@@ -12,16 +12,21 @@ from recordpublisher.publishers.properties.properties import Properties
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
     """Import the function that the property names. Raises: ConfigurationError that says what is `valid`."""
+    found = imported_object(properties, declared, valid)
+    if not callable(found):
+        raise ConfigurationError(declared.key, properties.value(declared), valid)
+    return found  # type: ignore[no-any-return]
+
+
+def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
+    """Import what the property names. Raises: ConfigurationError that says what is `valid`."""
     path = properties.value(declared)
     module, _, name = (path or "").partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything
         reason = str(error) if isinstance(error, (ImportError, AttributeError, ValueError)) else repr(error)
         raise ConfigurationError(declared.key, path, valid, reason=reason) from error
-    if not callable(found):
-        raise ConfigurationError(declared.key, path, valid)
-    return found  # type: ignore[no-any-return]
 
 
 def import_check(function: Callable[..., Any]) -> Check:

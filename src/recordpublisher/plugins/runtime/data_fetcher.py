@@ -6,11 +6,12 @@ It is the only place that wires the layers together. The reading itself is done 
 from __future__ import annotations  # the reference and help() show types by their names
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Generic, Self, Unpack
 
+from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
@@ -29,7 +30,7 @@ from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.records import V
 
 from ..host.build_from_properties import (
     build_dead_letter_sink,
@@ -52,14 +53,16 @@ from .stream_names import StreamNames, StreamsArgument
 log = logging.getLogger("recordpublisher.fetcher")
 
 
-class DataFetcher:
+class DataFetcher(Generic[V]):
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
     `streams` are names, ARNs or NAME=ARN (a name of its own), one or several; or a function, plain or async, that returns them,
     called in a thread each `flink.streams.interval`: streams come and go (S10). Properties are given as a mapping, as keyword arguments
-    (`region="eu-west-1"`, see `Settings`), or both. Three functions of a record override properties: `deserializer` returns its value
-    (default: bytes), `timestamp_assigner` its event time in epoch ms (default: arrival), `watermark_assigner` the watermark that it
-    carries in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and
+    (`region="eu-west-1"`, see `Settings`), or both. Three arguments override properties. `deserializer` makes the value of a record
+    (default: bytes): a type that JSON is decoded into and checked (`Order`, `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a
+    function of a record. Functions of a record are `timestamp_assigner`, its event time in epoch ms (default: arrival), and
+    `watermark_assigner`, the watermark that it carries in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store`
+    default to the properties `flink.sink` and
     `flink.state.uri`; a text as `sink` or `deserializer` is the name of a registered one.
     `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
     each `Alarm` in the loop's thread and must return soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the
@@ -74,8 +77,8 @@ class DataFetcher:
         streams: StreamsArgument,
         properties: Mapping[str, object] | None = None,
         *,
-        sink: Sink | str | None = None,
-        deserializer: Callable[[Record], Any] | str | None = None,
+        sink: Sink[V] | str | None = None,
+        deserializer: DeserializerArgument[V] | None = None,
         timestamp_assigner: Assigner | None = None,
         watermark_assigner: Assigner | None = None,
         restore: State | Sequence[State] | None = None,
@@ -93,11 +96,9 @@ class DataFetcher:
         snapshots = checked_snapshots(restore)
         check_subtask(subtask, parallelism)
         sink = None if isinstance(sink, str) else sink
-        deserializer = None if isinstance(deserializer, str) else deserializer
         if sink is not None:
             check_sink(sink)
         check_store(state_store)
-        check_function("deserializer", deserializer)
         check_function("timestamp_assigner", timestamp_assigner)
         check_function("on_alarm", on_alarm, "a function of an Alarm")
         check_function("watermark_assigner", watermark_assigner)
@@ -125,7 +126,11 @@ class DataFetcher:
             sink=sink,
             tracker=build_tracker(registry, given, names.identity, parallelism, clock),
             decorator_for=batch_decorator_factory(
-                registry, given, deserializer, timestamp_assigner, watermark_assigner
+                registry,
+                given,
+                None if isinstance(deserializer, str) else deserializer,
+                timestamp_assigner,
+                watermark_assigner,
             ),
             settings=of_fetcher,
             clock=clock,

@@ -5,8 +5,9 @@ from __future__ import annotations  # the reference and help() show types by the
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
+from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
@@ -14,7 +15,7 @@ from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop
@@ -29,7 +30,7 @@ def stream(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    deserializer: Callable[[Record], Any] | str | None = None,
+    deserializer: DeserializerArgument[V] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
@@ -40,7 +41,7 @@ def stream(
     until_event_time: int | None = None,
     stop_at_tip: bool = False,
     **settings: Unpack[JobSettings],
-) -> AsyncGenerator[RecordBatch, None]:
+) -> AsyncGenerator[RecordBatch[V], None]:
     """Batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
     `streams`, properties, keyword arguments and functions are those of `DataFetcher`.
@@ -70,7 +71,7 @@ def consume(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    deserializer: Callable[[Record], Any] | str | None = None,
+    deserializer: DeserializerArgument[V] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     watermark_assigner: Callable[[Record], int] | None = None,
     restore: State | Sequence[State] | None = None,
@@ -81,7 +82,7 @@ def consume(
     until_event_time: int | None = None,
     stop_at_tip: bool = False,
     **settings: Unpack[JobSettings],
-) -> Iterator[Record]:
+) -> Iterator[Record[V]]:
     """Records one by one, for scripts and notebooks: `for record in rp.consume("orders", region="eu-west-1")`.
 
     Takes the arguments of `stream`, and starts where it starts. The event loop runs in a thread of its own, so this works in notebooks.

@@ -4,7 +4,9 @@ import json
 import os
 import weakref
 
+import msgspec
 import pyarrow.parquet as pq
+import pydantic
 import pytest
 
 import recordpublisher as rp
@@ -167,10 +169,19 @@ async def test_another_parallelism_takes_over_from_all(tmp_path, kind):  # S5, S
     assert await sink_in(tmp_path, kind).open(rp.SinkContext(0, 1)) == [state(8)]
 
 
-async def test_values_are_written_as_json(tmp_path, kind):
+class Struct(msgspec.Struct):
+    n: int
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+@pytest.mark.parametrize("given", [{"n": 1}, Struct(1), Model(n=1)])
+async def test_values_are_written_as_json(tmp_path, kind, given):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
-    await sink.write(batch(b"x").with_columns(values=[{"n": 1}], event_times=[5]))
+    await sink.write(batch(b"x").with_columns(values=[given], event_times=[5]))
     await sink.flush(rp.Checkpoint(state(1)))
 
     (row,) = kind.read(tmp_path / visible(tmp_path)[0])

@@ -3,7 +3,9 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 import recordpublisher as rp
@@ -136,6 +138,30 @@ async def test_fields_go_to_the_columns_of_their_names(path):
         (1, 7, "2026-11-20 06:00:00.000000", 1.5, 1_700_000_000_500, '{"a": [1]}'),
         (70, 8, "1970-01-01 00:00:00.000000", None, 5, None),
     ]
+
+
+class Order(msgspec.Struct):
+    n: int
+    at: datetime
+
+
+async def test_fields_of_a_typed_value_go_to_columns_too(path):
+    query(path, "create table t (n int, at timestamp)")
+    sink = sink_on(path, **{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values(Order(7, datetime(2026, 1, 1, tzinfo=UTC))))
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select * from t") == [(7, "2026-01-01 00:00:00.000000")]
+
+
+async def test_a_typed_value_is_json_in_the_table_of_records(path):
+    sink = sink_on(path)
+    await sink.open(rp.SinkContext())
+    await sink.write(with_values(Order(7, datetime(2026, 1, 1, tzinfo=UTC))))
+    await sink.flush(rp.Checkpoint(STATE))
+
+    assert query(path, "select value from records") == [('{"n": 7, "at": "2026-01-01T00:00:00Z"}',)]
 
 
 class Rejecting:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.consumer.typed_values import fields_of_model
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -32,7 +33,7 @@ class JsonlSink(FileSink):
             fields_of = as_json if batch.values is None else _with_value
             for index, record in enumerate(batch):
                 try:
-                    lines.append(msgspec.json.encode(fields_of(record)))
+                    lines.append(msgspec.json.encode(fields_of(record), enc_hook=fields_of_model))
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
         return bytes_writer(b"\n".join([*lines, b""])) if lines else None

@@ -14,6 +14,7 @@ try:
 except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
+from recordpublisher.consumer.typed_values import plain_value
 from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -65,7 +66,7 @@ def _with_values(batch: RecordBatch, rejected: Rejected) -> list[Any]:
 def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch, list[str]]]:
     """The batch with its values as JSON text. If a value has none, record by record without the rejected ones."""
     try:
-        return [(batch, [json.dumps(value) for value in batch.values or ()])]
+        return [(batch, [json.dumps(value, default=plain_value) for value in batch.values or ()])]
     except (TypeError, ValueError, RecursionError) as error:
         if len(batch) == 1:
             rejected.append((batch, f"{type(error).__name__}: {error}"))

@@ -10,7 +10,9 @@ from recordpublisher.publishers.clock import Clock, observed_timeout
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.user_code import UserFunction
 
-VALID = "a function, or an async function, of one record"
+from .handler_argument import argument_of
+
+VALID = "a function, or an async function, of one record or its value"
 
 
 class Handler:
@@ -18,6 +20,7 @@ class Handler:
 
     def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
         """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
+        self._argument = argument_of(handler)
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
         self._function = UserFunction("handler", handler, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
@@ -30,14 +33,15 @@ class Handler:
         self._is_closed = False
 
     async def call(self, records: Any) -> Any:
-        """Call the function with one record, or with a list of them.
+        """Call the function with one record, or with a list of them; or with values, if it takes those.
 
         Raises: what it raises; TimeoutError; SinkError when it has cancelled itself; CancelledError when the sink is closed.
         """
+        argument = records if self._argument is None else self._argument(records)
         try:
             if self._timeout is None:
-                return await self._function(records)
-            return await self._limited(records, self._timeout)
+                return await self._function(argument)
+            return await self._limited(argument, self._timeout)
         except asyncio.CancelledError as error:
             if self._is_closed:
                 raise
@@ -47,10 +51,10 @@ class Handler:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)  # one that was not delivered yet comes here, and not to the next record
 
-    async def _limited(self, records: Any, seconds: float) -> Any:
+    async def _limited(self, argument: Any, seconds: float) -> Any:
         try:
             async with observed_timeout(self._clock, seconds):
-                return await self._function(records)
+                return await self._function(argument)
         except TimeoutError as error:
             if error.args:  # one of its own
                 raise

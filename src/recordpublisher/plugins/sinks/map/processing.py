@@ -113,13 +113,16 @@ def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
 
 
 def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
-    """The items whose records the handler has returned. Raises: SinkError for anything else than such records."""
+    """The items whose records, or their values, the handler has returned. Raises: SinkError for anything else."""
     if returned is None or (isinstance(returned, int) and not returned):  # False and 0, too: nothing has failed
         return []
-    by_record = {id(item.record): item for item in items}
+    by_object: dict[int, list[UnhandledRecord]] = {}
+    for item in items:
+        by_object.setdefault(id(item.record), []).append(item)
+        by_object.setdefault(id(item.record.value), []).append(item)  # two records may have one value, such as 0
     try:
-        failed = {id(record) for record in islice(returned, len(items) + 1)}
-        return [by_record[record] for record in failed]
+        failed = {id(each) for each in islice(returned, len(items) + 1)}
+        return [item for each in failed for item in by_object[each]]
     except (KeyError, TypeError):
         raise SinkError(
             f"the handler may return failed records of its list, or nothing; it returned {_shown(returned)}"

@@ -1,13 +1,15 @@
 """MapSink: calls a function of the user for each record, many at a time."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .handled_positions import HandledPositions
 from .handler import Handler
@@ -22,13 +24,14 @@ from .worker_pool import BatchWait, JobPermission, WorkerPool
 MAX_BYTES = 64 * 1024 * 1024
 
 
-class MapSink(Sink):
+class MapSink(Sink[V]):
     """Calls `handler` for each record, up to `concurrency` at a time. Each record is handled at least once.
 
     The position of a shard follows what is handled without a gap: after a crash every record that was not handled is read again, and
     some that were. A record that takes long, or waits for a retry, delays only records with its key, until `max_bytes` are waiting.
 
-    - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block.
+    - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. One whose parameter is
+      annotated with another type gets the deserialised value: `async def handle(order: Order)`.
     - `ordering`: PER_KEY handles records with the same partition key one after the other, also across a reshard; PER_SHARD those of a
       shard, after those of its parents; NONE keeps no order.
     - `batch_size`: with more than 1 the handler gets a list of up to that many records, and may return those that failed. If it raises,
@@ -49,9 +52,43 @@ class MapSink(Sink):
     Raises: ConfigurationError that names the argument, its value and what is valid.
     """
 
+    @overload
     def __init__(
         self,
-        handler: Callable[[Any], Awaitable[Any] | Any],
+        handler: Callable[[Record[V]], object],
+        *,
+        concurrency: int = ...,
+        ordering: str = ...,
+        batch_size: int = ...,
+        batch_wait: float = ...,
+        retries: int = ...,
+        timeout: float | None = ...,
+        max_age: float | None = ...,
+        on_failure: str = ...,
+        max_bytes: int = ...,
+        clock: Clock | None = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: MapSink[Any],
+        handler: Callable[[Any], object],
+        *,
+        concurrency: int = ...,
+        ordering: str = ...,
+        batch_size: int = ...,
+        batch_wait: float = ...,
+        retries: int = ...,
+        timeout: float | None = ...,
+        max_age: float | None = ...,
+        on_failure: str = ...,
+        max_bytes: int = ...,
+        clock: Clock | None = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        handler: Callable[[Any], object],
         *,
         concurrency: int = 64,
         ordering: str = "PER_KEY",

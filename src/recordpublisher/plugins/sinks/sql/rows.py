@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text, types
 
+from recordpublisher.consumer.typed_values import has_fields, plain_value
 from recordpublisher.publishers.records import RecordBatch
 
 Convert = Callable[[Any], Any]
@@ -174,13 +175,16 @@ class RowBuilder:
             yield from self.rows(batch.slice(index, index + 1))
 
     def _row(self, batch: RecordBatch, index: int, value: Any, known: dict[str, Any]) -> Row:
-        fields = value if isinstance(value, dict) else {}
+        fields: Any = {}
         named, name = {}, ""
         try:
+            fields = value if isinstance(value, dict) else plain_value(value) if has_fields(value) else {}
             for name, convert in self._conversions.items():
                 if name in fields:
                     named[name] = convert(fields[name])
-        except UNCONVERTIBLE:
+        except UNCONVERTIBLE as error:
+            if not name:
+                return Row(batch, index, {}, f"{type(error).__name__}: {error}")
             return Row(batch, index, {}, cannot_take(self._table.columns[name], fields[name]))
         if not named and not known:
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
@@ -226,7 +230,13 @@ def _is_row_id(column: Column[Any]) -> bool:
 
 
 def _values_as_text(batch: RecordBatch) -> Sequence[str | None]:
-    return [None] * len(batch) if batch.values is None else [json.dumps(value, default=str) for value in batch.values]
+    return (
+        [None] * len(batch) if batch.values is None else [json.dumps(value, default=_as_json) for value in batch.values]
+    )
+
+
+def _as_json(value: Any) -> Any:
+    return plain_value(value) if has_fields(value) else str(value)
 
 
 RECORD_COLUMNS: dict[str, Callable[[RecordBatch], Sequence[Any]]] = {

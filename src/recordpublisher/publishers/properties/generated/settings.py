@@ -394,4 +394,5 @@ class Settings(JobSettings, total=False):
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str
-    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name."""
+    """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name; or `module:name`
+    of a type that JSON is decoded into, or of a function."""

@@ -5,7 +5,8 @@ from ..property_types import PropertyGroup
 VALUES_AND_TIME = PropertyGroup("Values and time")
 DESERIALIZER = VALUES_AND_TIME.text(
     "flink.deserializer",
-    "How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name.",
+    "How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name; or `module:name` of a type that JSON is "
+    "decoded into, or of a function.",
     "bytes",
 )
 COMPRESSION = VALUES_AND_TIME.choice(

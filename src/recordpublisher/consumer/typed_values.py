@@ -1,0 +1,146 @@
+"""Values of a type: JSON decoded into dataclasses, msgspec Structs, pydantic models and others, checked; and back to plain values."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Generic
+
+import msgspec
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.records import RecordBatch, V
+
+VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
+
+_MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
+
+
+class Json(Generic[V]):
+    """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
+
+    `into` is what msgspec decodes (dataclasses, Structs, TypedDict, NamedTuple, attrs classes, tagged unions), or a pydantic model, or
+    has some in it. With `strict=False` the text "1" is a number where one is expected; pydantic models say that by their own
+    configuration.
+
+    Raises: ConfigurationError for a type that JSON cannot be decoded into.
+    """
+
+    def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
+        self._name = _name_of(into)
+        self._decode = _decoder(into, strict)
+
+    def values(self, batch: RecordBatch) -> Sequence[V] | None:
+        """The decoded documents. Raises: ValueError that says where a record differs from the type."""
+        with _explained(self._name):
+            return list(map(self._decode, batch.data))
+
+
+def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
+    """A function from plain values, such as Avro's, to `into`. Raises: ConfigurationError; the function: ValueError."""
+    _decoder(into, True)
+
+    def convert(value: Any) -> V:
+        with _explained(_name_of(into)):
+            converted: V = msgspec.convert(value, into, dec_hook=_from_plain)
+        return converted
+
+    return convert
+
+
+def is_type(given: object) -> bool:
+    """Whether it is a class, or a form such as `list[Order]` or `Order | Refund`."""
+    return isinstance(given, (type, types.UnionType, types.GenericAlias)) or typing.get_origin(given) is not None
+
+
+def has_fields(value: Any) -> bool:
+    """Whether it is a dataclass, a Struct, an attrs class or a pydantic model."""
+    return any(hasattr(value, name) for name in _MARKS)
+
+
+def plain_value(value: Any) -> Any:
+    """A typed value as what JSON has: dicts, lists, texts, numbers. Raises: TypeError for one that has no such form."""
+    return msgspec.to_builtins(value, enc_hook=fields_of_model)
+
+
+def fields_of_model(value: Any) -> Any:
+    """The fields of a pydantic model, as JSON has them. Raises: TypeError for anything else."""
+    if _is_of_pydantic(type(value)):
+        model: Any = type(value)
+        return _adapter(model).dump_python(value, mode="json")
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
+    if _is_of_pydantic(into):
+        return _adapter(into).validate_json  # type: ignore[no-any-return]
+    try:
+        strangers = [each for each in _custom_types(msgspec.inspect.type_info(into)) if not _is_of_pydantic(each)]
+        decode = msgspec.json.Decoder(into, strict=strict, dec_hook=_from_plain).decode
+    except (TypeError, ValueError, NameError, RecursionError) as error:
+        raise ConfigurationError("deserializer", repr(into), VALID, reason=str(error)) from error
+    if strangers:
+        raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
+    return decode
+
+
+def _remedy(stranger: Any) -> str:
+    name = getattr(stranger, "__name__", stranger)
+    if hasattr(stranger, "FromString"):
+        return f"{name} is a Protobuf message: give rp.Protobuf({name})"
+    return f"{name} is another class: give a function of a Record that makes one"
+
+
+def _custom_types(info: Any) -> Iterator[Any]:
+    """The classes inside a type that msgspec does not know itself."""
+    seen: set[int] = set()
+    waiting = [info]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (list, tuple)):
+            waiting += each
+        elif isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen:
+            seen.add(id(each))
+            if isinstance(each, msgspec.inspect.CustomType):
+                yield each.cls
+            waiting += [getattr(each, name) for name in each.__struct_fields__]
+
+
+def _is_of_pydantic(given: Any) -> bool:
+    return isinstance(given, type) and "__pydantic_validator__" in vars(given)
+
+
+@cache
+def _adapter(model: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(model)
+
+
+def _from_plain(into: type, value: Any) -> Any:
+    """Called by msgspec for what it does not know itself."""
+    return _adapter(into).validate_python(value)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Errors in words of the field: `$.price: expected float, got str`."""
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).replace("`", "").partition(" - at ")
+        raise ValueError(f"it is no {name}: {path or '$'}: {what[:1].lower()}{what[1:]}") from error
+    except ValueError as error:
+        if not hasattr(error, "errors"):  # pydantic's has them
+            raise
+        first, *others = error.errors(include_url=False)
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        more = f" (and {len(others)} more)" if others else ""
+        raise ValueError(f"it is no {name}: ${path}: {first['msg']}{more}") from error
+
+
+def _name_of(into: Any) -> str:
+    return into.__name__ if isinstance(into, type) else str(into)

@@ -1,0 +1,176 @@
+"""Json: documents decoded into a type; and typed values as plain ones again."""
+
+import typing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.consumer.deserialization import CallableDeserializer, deserializer_of
+from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
+from recordpublisher.plugins.host.build_from_properties import build_deserializer
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.publishers.errors import ConfigurationError
+
+from fakes.batches import batch
+
+
+@dataclass
+class Order:
+    item: str
+    price: float
+
+
+class Struct(msgspec.Struct):
+    item: str
+    price: float
+
+
+class Dict(typing.TypedDict):
+    item: str
+    price: float
+
+
+class Tuple(typing.NamedTuple):
+    item: str
+    price: float
+
+
+@attrs.define
+class Attrs:
+    item: str
+    price: float
+
+
+class Model(pydantic.BaseModel):
+    item: str
+    price: float
+
+
+class Basket(msgspec.Struct):
+    orders: list[Model]
+
+
+class Refund(msgspec.Struct, tag=True):
+    amount: int
+
+
+class Sale(msgspec.Struct, tag=True):
+    amount: int
+
+
+class Stranger:
+    def __init__(self, record: object) -> None:
+        self.record = record
+
+
+TEA = b'{"item": "tea", "price": 2.5}'
+
+
+@pytest.mark.parametrize("into", [Order, Struct, Attrs, Model])
+def test_a_document_becomes_an_object_of_the_type(into):
+    (order,) = Json(into).values(batch(TEA))
+
+    assert type(order) is into
+    assert (order.item, order.price) == ("tea", 2.5)
+
+
+def test_a_typed_dict_stays_a_dict_and_a_named_tuple_is_an_array():
+    assert Json(Dict).values(batch(TEA)) == [{"item": "tea", "price": 2.5}]
+    assert Json(Tuple).values(batch(b'["tea", 2.5]')) == [Tuple("tea", 2.5)]
+
+
+def test_lists_unions_and_models_inside_other_types():
+    assert Json(list[Order]).values(batch(b"[" + TEA + b"]")) == [[Order("tea", 2.5)]]
+    assert Json(Refund | Sale).values(batch(b'{"type": "Refund", "amount": 3}')) == [Refund(3)]
+    assert Json(Basket).values(batch(b'{"orders": [' + TEA + b"]}")) == [Basket([Model(item="tea", price=2.5)])]
+
+
+@pytest.mark.parametrize(
+    ("into", "data", "message"),
+    [
+        (Order, b'{"item": "tea", "price": "2"}', "it is no Order: $.price: expected float, got str"),
+        (Order, b'{"item": "tea"}', "it is no Order: $: object missing required field price"),
+        (list[Order], b'[{"item": 1, "price": 2}]', "$[0].item: expected str, got int"),
+        (Model, b'{"item": "tea", "price": "x"}', "it is no Model: $.price: Input should be a valid number"),
+        (Model, b"{}", "it is no Model: $.item: Field required (and 1 more)"),
+        (Basket, b'{"orders": [{"item": "tea", "price": "x"}]}', "price"),
+        (Order, b"{", "Input data was truncated"),
+    ],
+)
+def test_a_document_that_does_not_fit_is_told_by_its_field(into, data, message):
+    with pytest.raises(ValueError, match=r".") as raised:
+        Json(into).values(batch(data))
+
+    assert message in str(raised.value)
+
+
+def test_without_strict_a_text_may_be_a_number():
+    assert Json(Order, strict=False).values(batch(b'{"item": "tea", "price": "2"}')) == [Order("tea", 2.0)]
+
+
+@pytest.mark.parametrize("into", [Stranger, list[Stranger], Struct | Basket, dict[str, Stranger]])
+def test_a_type_that_json_cannot_be_decoded_into_is_refused_by_name(into):
+    with pytest.raises(ConfigurationError, match=r"deserializer.*(Stranger|Struct)"):
+        Json(into)
+
+
+def test_a_class_of_a_record_is_refused_with_what_to_give_instead():
+    with pytest.raises(ConfigurationError, match="give a function of a Record"):
+        deserializer_of(Stranger)
+
+
+def test_the_argument_is_a_type_an_object_with_values_or_a_function():
+    assert isinstance(deserializer_of(Order), Json)
+    assert isinstance(deserializer_of(Refund | Sale), Json)
+    given = Json(Order)
+    assert deserializer_of(given) is given
+    assert isinstance(deserializer_of(lambda record: record.data), CallableDeserializer)
+    with pytest.raises(ConfigurationError, match="a type that JSON is decoded into"):
+        deserializer_of(7)
+
+
+def test_plain_values_are_converted_into_the_type():
+    assert converter_into(Order)({"item": "tea", "price": 2.5}) == Order("tea", 2.5)
+    with pytest.raises(ValueError, match=r"it is no Order: \$\.price: expected float, got str"):
+        converter_into(Order)({"item": "tea", "price": "x"})
+
+
+@pytest.mark.parametrize(
+    "value", [Order("tea", 2.5), Struct("tea", 2.5), Attrs("tea", 2.5), Model(item="tea", price=2.5)]
+)
+def test_a_typed_value_becomes_a_dict_again(value):
+    assert has_fields(value)
+    assert plain_value(value) == {"item": "tea", "price": 2.5}
+
+
+def test_models_and_times_inside_a_value_have_their_form_in_json():
+    assert plain_value(Basket([Model(item="tea", price=2.5)])) == {"orders": [{"item": "tea", "price": 2.5}]}
+    assert plain_value({"at": datetime(2026, 1, 1, tzinfo=UTC)}) == {"at": "2026-01-01T00:00:00Z"}
+    with pytest.raises(TypeError, match="a Stranger has no form in JSON"):
+        plain_value(Stranger(1))
+    assert not has_fields({"item": "tea"})
+
+
+def built(name):
+    return build_deserializer(load_registry(), rp.Properties({"flink.deserializer": name}))
+
+
+def test_a_property_names_a_type_or_a_function_of_a_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "user_types.py").write_text("Count = list[int]\n\n\ndef size(record):\n    return len(record.data)\n")
+
+    assert built("user_types:Count").values(batch(b"[1, 2]")) == [[1, 2]]
+    assert built("user_types:size").values(batch(b"[1, 2]")) == [6]
+
+
+@pytest.mark.parametrize("name", ["user_types:Missing", "no_such_module:Count", "threading:Thread", "math:pi", ":"])
+def test_a_property_that_names_none_says_what_is_valid(name):
+    with pytest.raises(
+        ConfigurationError, match=r"flink\.deserializer.*module:name, of a type that JSON is decoded into"
+    ):
+        built(name)

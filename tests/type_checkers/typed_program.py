@@ -1,0 +1,74 @@
+"""What type checkers infer of typed records: checked by mypy in `make check`, by pyright in `test_pyright.py`; it is never run."""
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, assert_type
+
+import msgspec
+
+import recordpublisher as rp
+
+
+class Order(msgspec.Struct):
+    price: float
+
+
+class Refund(msgspec.Struct):
+    amount: int
+
+
+class OrderSink(rp.Sink[Order]):
+    async def write(self, batch: rp.RecordBatch[Order]) -> None:
+        for record in batch:
+            assert_type(record.value.price, float)
+
+
+class AnySink(rp.Sink):
+    async def write(self, batch: rp.RecordBatch) -> None:
+        for record in batch:
+            assert_type(record.value, Any)
+
+
+def order_of(record: rp.Record) -> Order:
+    return Order(len(record.data))
+
+
+async def handle(record: rp.Record[Order]) -> None:
+    assert_type(record.value, Order)
+
+
+async def handle_refund(record: rp.Record[Refund]) -> None: ...
+
+
+async def handle_any(record: rp.Record) -> None: ...
+
+
+async def handle_value(order: Order) -> None: ...
+
+
+def iterations() -> None:
+    assert_type(rp.consume("orders", deserializer=Order), Iterator[rp.Record[Order]])
+    assert_type(rp.consume("orders", deserializer=list[Order]), Iterator[rp.Record[list[Order]]])
+    assert_type(rp.consume("orders", deserializer=rp.Json(Order, strict=False)), Iterator[rp.Record[Order]])
+    assert_type(rp.consume("orders", deserializer=rp.Avro("{}", Order)), Iterator[rp.Record[Order]])
+    assert_type(rp.consume("orders", deserializer=order_of), Iterator[rp.Record[Order]])
+    assert_type(rp.consume("orders", deserializer="json"), Iterator[rp.Record[Any]])
+    assert_type(rp.consume("orders", region="eu-west-1"), Iterator[rp.Record[Any]])
+    assert_type(rp.stream("orders", deserializer=Order), AsyncGenerator[rp.RecordBatch[Order], None])
+
+
+def jobs() -> None:
+    assert_type(rp.DataFetcher("orders", deserializer=Order), rp.DataFetcher[Order])
+    assert_type(rp.DataFetcher("orders", sink=AnySink()), rp.DataFetcher[Any])
+    assert_type(rp.MapSink(handle), rp.MapSink[Order])
+    rp.DataFetcher("orders", deserializer=Order, sink=OrderSink())
+    rp.DataFetcher("orders", deserializer=Order, sink=AnySink())
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_any))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(handle_value))
+    rp.DataFetcher("orders", deserializer=Order, sink=rp.MapSink(lambda record: print(record.value), concurrency=2))
+
+
+def refused() -> None:
+    refunds = rp.MapSink(handle_refund)
+    rp.DataFetcher("orders", deserializer=Order, sink=refunds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rp.DataFetcher("orders", deserializer=Refund, sink=OrderSink())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
