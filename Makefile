@@ -57,7 +57,7 @@ nightly-groups: $(STAMP)
 
 nightly-rest: $(STAMP)
 	SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/test_simulation.py
-	MAP_SCHEDULES=100000 MAP_GROUP_SCHEDULES=5000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/schedules
+	MAP_SCHEDULES=100000 MAP_GROUP_SCHEDULES=5000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py
 
 kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (twenty-five minutes)
 	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.testing import run_virtual
 
-from . import group_schedules, schedules
+from .schedules import group_schedules, schedules
 from random_inputs import inputs
 
 FIRST = int(os.environ.get("FIRST", "0"))
