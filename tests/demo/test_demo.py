@@ -1,17 +1,11 @@
 """The whole demo, with its Spark job killed by kill -9 halfway."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
-
-def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recordpublisher", "demo", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **environment}
-    )
+from processes.command_line import command
 
 
 @pytest.mark.kills
@@ -19,7 +13,11 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("publisher", ["EFO", "POLLING"])
 def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(publisher):
-    done = demo("--publisher", publisher, "--seconds", "60", "--kill")
+    arguments = ["--publisher", publisher, "--seconds", "60", "--kill"]
+    done = subprocess.run(
+        [sys.executable, "-m", "recordpublisher", "demo", *arguments],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "killed with kill -9 and is started again" in done.stderr
@@ -28,7 +26,7 @@ def test_a_job_killed_in_mid_run_and_started_again_loses_and_repeats_nothing(pub
 
 
 def test_without_java_one_sentence_says_what_to_install(tmp_path):
-    done = demo(PATH=str(tmp_path), JAVA_HOME="")
+    done = command("demo", PATH=str(tmp_path), JAVA_HOME="")
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -36,7 +34,7 @@ def test_without_java_one_sentence_says_what_to_install(tmp_path):
 
 
 def test_another_publisher_is_refused_in_one_line():
-    done = demo("--publisher", "PIGEON")
+    done = command("demo", "--publisher", "PIGEON")
 
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

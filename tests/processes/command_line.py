@@ -24,18 +24,28 @@ def command(
     folder: Path | None = None,
     stdin: str = "",
     stdout: int | None = None,
+    stderr: int | None = None,
     timeout: float = 120,
+    module: str = "recordpublisher",
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first, `folder` is the current one, and `stdout` a
-    descriptor for the output, which is then not returned."""
+    """Run `recordpublisher ARGUMENTS`; `path` is searched for modules first, `folder` is the current one, `stdout` and
+    `stderr` are descriptors for what is written, which is then not returned. Another `module` is run as `python -m` does."""
     with ExitStack() as files:
         given, output, errors = (files.enter_context(TemporaryFile("w+")) for _ in range(3))
         given.write(stdin)
         given.seek(0)
-        streams = (given.fileno(), output.fileno() if stdout is None else stdout, errors.fileno())
+        streams = (
+            given.fileno(),
+            output.fileno() if stdout is None else stdout,
+            errors.fileno() if stderr is None else stderr,
+        )
         process = ForkedCommand(
-            *arguments, environment=process_environment(path, **environment), streams=streams, folder=folder
+            *arguments,
+            environment=process_environment(path, **environment),
+            streams=streams,
+            folder=folder,
+            module=module,
         )
         try:
             code = process.wait(timeout)
@@ -56,16 +66,10 @@ def several_commands(endpoint: LocalKinesisThread, *commands: list[str]) -> list
 
 def json_results(module: str, given: list[Any], cwd: Path | None = None, **environment: str) -> list[Any]:
     """Run a module of this folder with a JSON list as its input; what it prints, a JSON value a line."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"processes.{module}"],
-        cwd=cwd,
-        env=process_environment(ROOT / "tests", **environment),
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+    done = command(
+        path=ROOT / "tests", folder=cwd, stdin=json.dumps(given), module=f"processes.{module}", **environment
     )
+    assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -6,8 +6,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from contextlib import ExitStack, contextmanager
 from fcntl import ioctl
@@ -21,6 +19,7 @@ from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from processes.command_line import process_environment
+from processes.forked.command import ForkedCommand
 
 SHARDS = 30
 
@@ -84,15 +83,15 @@ def watching(served, stdout, *options, **environment):
     """`lag orders --watch` as a process."""
     given = {**served.endpoint.properties(), "flink.list.shards.maxretries": 0, "flink.shard.getrecords.maxretries": 0}
     pairs = [part for key, value in given.items() for part in ("-p", f"{key}={value}")]
-    with subprocess.Popen(
-        [sys.executable, "-m", "recordpublisher", "lag", "orders", "--interval", "0.1", *pairs, *options],
-        stdout=stdout,
-        env=process_environment(**environment),
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    arguments = ["lag", "orders", "--interval", "0.1", *pairs, *options]
+    with open(os.devnull) as nothing:
+        process = ForkedCommand(
+            *arguments, environment=process_environment(**environment), streams=(nothing.fileno(), stdout, 2)
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 def read_until(descriptor, pattern):

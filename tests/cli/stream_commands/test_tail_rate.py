@@ -3,14 +3,13 @@
 import asyncio
 import os
 import pty
-import subprocess
 import sys
 
 from recordpublisher.cli.stream_commands.tail import PrintedRate
 from recordpublisher.local import serve_in_thread
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from processes.command_line import process_environment, sdk_environment
+from processes.command_line import command, sdk_environment
 
 
 def shown(monkeypatch, capsys, is_terminal):
@@ -43,17 +42,10 @@ def test_records_go_to_stdout_and_their_rate_to_the_terminal():
     ours, terminal = pty.openpty()
     with serve_in_thread(streams={"orders": 1}) as served:
         served.call(served.endpoint.stream("orders").put, b"1", "k")
-        done = subprocess.run(
-            [sys.executable, "-m", "recordpublisher", "tail", "orders", "--no-follow"],
-            env=process_environment(**sdk_environment(served)),
-            stdout=subprocess.PIPE,
-            stderr=terminal,
-            timeout=120,
-            check=True,
-        )
+        done = command("tail", "orders", "--no-follow", stderr=terminal, **sdk_environment(served))
     os.close(terminal)
     said = os.read(ours, 10_000).decode()
     os.close(ours)
 
-    assert done.stdout.count(b"\n") == 1
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert said.startswith("recordpublisher: 1 records in ")

@@ -17,7 +17,10 @@ from typing import Self
 
 
 class ForkedCommand:
-    """`recordpublisher ARGUMENTS` as a process, with methods of subprocess.Popen. The streams are descriptors of open files."""
+    """`recordpublisher ARGUMENTS`, or another module, as a process with methods of subprocess.Popen.
+
+    The streams are descriptors of open files.
+    """
 
     def __init__(
         self,
@@ -26,13 +29,15 @@ class ForkedCommand:
         streams: tuple[int, int, int],
         folder: Path | None = None,
         start_new_session: bool = False,
+        module: str = "recordpublisher",
     ) -> None:
-        self.args = ["recordpublisher", *arguments]
+        self.args = [module, *arguments]
         self.returncode: int | None = None
         self._connection, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(_server(), [b"c"], [theirs.fileno(), *streams])
         request = {
+            "module": module,
             "arguments": arguments,
             "folder": str(folder or Path.cwd()),
             "environment": dict(environment),

@@ -1,31 +1,41 @@
-"""A process that has imported the command line, and forks for each command: `python -m processes.forked.server SOCKET`.
+"""A process that has imported the command line, and forks for each program: `python -m processes.forked.server SOCKET`.
 
-It starts no thread, so that a fork is safe. Each command comes as one byte with four file descriptors: a connection, and the command's
-stdin, stdout and stderr. The connection brings its arguments, folder and environment as a line of JSON; the number of the process and
-at its end its exit status go back. The socket's end ends the server.
+It starts no thread, so that a fork is safe. Each program comes as one byte with four file descriptors: a connection, and the program's
+stdin, stdout and stderr. The connection brings its module, arguments, folder and environment as a line of JSON; the number of the process
+and at its end its exit status go back. The socket's end ends the server.
 """
 
 import asyncio
+import atexit
 import gc
 import importlib
 import io
 import json
 import os
+import runpy
 import socket
 import sys
+import threading
 from contextlib import suppress
 
 from aiobotocore.config import AioConfig
 
 from recordpublisher import Properties
-from recordpublisher.__main__ import main
 from recordpublisher.cli.app import COMMANDS
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
 from recordpublisher.publishers.kinesis.credentials import session_with_credentials
 
 LIBRARIES = (
     "botocore.docs.docstring",
+    "recordpublisher.plugins.deserializers.avro",
+    "recordpublisher.plugins.deserializers.glue_protobuf",
+    "recordpublisher.plugins.metrics.opentelemetry",
+    "recordpublisher.plugins.sinks.kinesis",
+    "recordpublisher.plugins.sinks.reactive",
+    "recordpublisher.plugins.sinks.sql",
+    "recordpublisher.publishers.fanout.factory",
     "recordpublisher.publishers.kinesis.management.client",
+    "recordpublisher.publishers.polling.factory",
     "sqlalchemy.dialects.postgresql.psycopg",
     "typer._adapters",
 )
@@ -56,25 +66,25 @@ async def open_clients() -> None:
             pass
 
 
-def serve(control: socket.socket) -> bool:
-    """Fork for each command; wait for all at the end, so that their CPU counts as this process's. Returns whether to run a command here."""
+def serve(control: socket.socket) -> str | None:
+    """Fork for each program; wait for all at the end, so that their CPU counts as this process's. Returns the module to run here."""
     running = set()
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 4)
         running -= {number for number in running if os.waitpid(number, os.WNOHANG if message else 0)[0]}
         if not message:
-            return False
+            return None
         if number := os.fork():
             running.add(number)
         else:
             control.close()
-            return become_command(socket.socket(fileno=descriptors[0]), descriptors[1:])
+            return become_program(socket.socket(fileno=descriptors[0]), descriptors[1:])
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def become_command(connection: socket.socket, streams: list[int]) -> bool:
-    """Fork once more: the parent tells of the command's end. Returns True in the child, which has the command's streams, and only them."""
+def become_program(connection: socket.socket, streams: list[int]) -> str:
+    """Fork once more: the parent tells of the program's end. The child has the program's streams, and only them; returns its module."""
     with connection, connection.makefile("r") as lines:
         request = json.loads(lines.readline())
         number = os.fork()
@@ -91,7 +101,7 @@ def become_command(connection: socket.socket, streams: list[int]) -> bool:
         os.dup2(stream, descriptor)
         os.close(stream)
     prepare(request)
-    return True
+    return request["module"]
 
 
 def prepare(request: dict) -> None:
@@ -99,7 +109,7 @@ def prepare(request: dict) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv = ["recordpublisher", *request["arguments"]]
+    sys.argv = [request["module"], *request["arguments"]]
     places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     sys.path[:] = [os.getcwd(), *places, *(place for place in sys.path if place not in places)]
     importlib.invalidate_caches()
@@ -111,7 +121,23 @@ def prepare(request: dict) -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
+def run(module: str) -> None:
+    """Run the module, and end as the interpreter does, but free nothing of what was imported: that takes as long as a short command."""
+    code = 0
+    try:
+        runpy.run_module(module, run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        code = end.code
+    threading._shutdown()  # waits for threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     import_commands()
-    if serve(socket.socket(fileno=int(sys.argv[1]))):
-        main()
+    if (program := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
+        run(program)
