@@ -186,3 +186,25 @@ def test_a_body_that_is_not_json_is_refused_in_the_same_way_with_faults():
             await service.dispatcher.call("ListShards", b"\xff{")
 
     with_faults("error=0.5", scenario)
+
+
+def test_an_empty_read_is_behind_the_tip_and_goes_on_where_it_was():
+    async def scenario(service):
+        service.stream.put(b"1", "k")
+        first = await service.read()
+        second = await service.call("GetRecords", ShardIterator=first["NextShardIterator"])
+        third = await service.call("GetRecords", ShardIterator=second["NextShardIterator"])
+        return first, second, third
+
+    first, second, third = with_faults("empty@GetRecords*1", scenario)
+
+    assert (first["Records"], first["MillisBehindLatest"] > 0) == ([], True)
+    assert len(second["Records"]) == 1
+    assert (third["Records"], third["MillisBehindLatest"]) == ([], 0)
+
+
+def test_an_empty_read_at_the_tip_is_at_the_tip():
+    async def scenario(service):
+        return await service.read()
+
+    assert with_faults("empty", scenario)["MillisBehindLatest"] == 0

@@ -95,6 +95,8 @@ class RequestDispatcher:
         match drawn.kind:
             case FaultKind.SLOW:
                 await asyncio.sleep(drawn.seconds)
+            case FaultKind.EMPTY:
+                self._faults.empty_next_read()
             case FaultKind.STALE:
                 self._faults.age_next_listing(milliseconds)
             case FaultKind.INCOMPLETE:

@@ -43,6 +43,7 @@ class Faults:
         self._listing_age_ms = 0
         self._is_listing_incomplete = False
         self._incomplete_listings = 0
+        self._is_read_empty = False
         self._random_faults = RandomFaults()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()
@@ -133,6 +134,15 @@ class Faults:
         self._is_listing_incomplete = False
         self._incomplete_listings += 1
         return self._incomplete_listings - 1
+
+    def empty_next_read(self) -> None:
+        """Let the next GetRecords return nothing, though records follow."""
+        self._is_read_empty = True
+
+    def take_empty_read(self) -> bool:
+        """Whether this GetRecords returns nothing."""
+        is_empty, self._is_read_empty = self._is_read_empty, False
+        return is_empty
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
         """Return the random fault of a subscription's next frame."""

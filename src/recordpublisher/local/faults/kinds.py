@@ -21,6 +21,7 @@ class FaultKind(StrEnum):
     PAGE = "page"
     MISSING = "missing"
     EXPIRE = "expire"
+    EMPTY = "empty"
     STALE = "stale"
     INCOMPLETE = "incomplete"
     SKEW = "skew"
@@ -47,6 +48,7 @@ DESCRIPTIONS = {
     FaultKind.PAGE: "an HTML page of a proxy, with status 503",
     FaultKind.MISSING: "a shard that exists is not found",
     FaultKind.EXPIRE: "a shard iterator is refused as expired",
+    FaultKind.EMPTY: "a read far behind the tip returns no records, as the service does on sparse shards",
     FaultKind.STALE: "ListShards shows an old state of the stream (default: up to 8 s old)",
     FaultKind.INCOMPLETE: "ListShards lacks shards: in turn open children, closed shards, every third",
     FaultKind.SKEW: "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)",
@@ -83,6 +85,7 @@ OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
     FaultKind.PAGE: _CALLS,
     FaultKind.MISSING: frozenset({"GetShardIterator", "SubscribeToShard"}),
     FaultKind.EXPIRE: frozenset({"GetRecords"}),
+    FaultKind.EMPTY: frozenset({"GetRecords"}),
     FaultKind.STALE: frozenset({"ListShards"}),
     FaultKind.INCOMPLETE: frozenset({"ListShards"}),
     FaultKind.SKEW: frozenset({"GetRecords", "ListShards"}),

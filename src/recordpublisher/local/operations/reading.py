@@ -39,7 +39,8 @@ def get_records(account: Account, request: GetRecords) -> bytes:
     key = f"{stream.name}/{shard.id}"
     if account.throttle:
         account.throttle.before_read(key)
-    found = shard.log.read(iterator.counter, request.limit, GET_RECORDS_BYTES)
+    is_empty = account.faults.take_empty_read()
+    found = shard.log.read(iterator.counter, 0 if is_empty else request.limit, GET_RECORDS_BYTES)
     if account.throttle:
         account.throttle.after_read(key, found.size)
     if found.unread_arrival_ms is None and not shard.is_open:
@@ -47,6 +48,8 @@ def get_records(account: Account, request: GetRecords) -> bytes:
     else:
         tail = b'"NextShardIterator":"%b"' % _token(account, stream, shard, found.next_counter).encode()
     behind = millis_behind(found.unread_arrival_ms, now)
+    if is_empty and found.unread_arrival_ms is not None:
+        behind = max(behind, 1)  # 0 would say that there are no records
     return b'{"Records":[%b],"MillisBehindLatest":%d,%b}' % (b",".join(found.fragments), behind, tail)
 
 

@@ -65,14 +65,14 @@ class ShardLog:
         return sequence_number
 
     def read(self, counter: int, max_records: int, max_bytes: int) -> LogSlice:
-        """Read from `counter` on: at most so many records and bytes, but always one when there is one."""
+        """Read from `counter` on: at most so many records and bytes, but one when there is one and `max_records` is not 0."""
         start = bisect_left(self._counters, counter)
         before = self._totals[start - 1] if start else self._trimmed_bytes
         by_bytes = bisect_right(self._totals, before + max_bytes, lo=start)
         end = min(max(by_bytes, start + 1), start + max_records, len(self._fragments))
-        if end == start:
-            return LogSlice([], 0, counter, None)
         unread = self._arrivals[end] if end < len(self._fragments) else None
+        if end == start:
+            return LogSlice([], 0, counter, unread)
         return LogSlice(self._fragments[start:end], self._totals[end - 1] - before, self._counters[end - 1] + 1, unread)
 
     def counter_at(self, timestamp_ms: int) -> int:
