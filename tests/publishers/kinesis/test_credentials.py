@@ -279,14 +279,25 @@ async def until(condition):
     pytest.fail("it did not come true")
 
 
+@pytest.fixture
+def hanging(tmp_path):
+    """A `credential_process` that has started a process, which the file `pids` names, and hangs."""
+    script = tmp_path / "helper"
+    script.write_text(
+        f"#!/bin/sh\nsleep 100 &\necho $! > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nsleep 101\n"
+    )
+    script.chmod(0o755)
+    return script
+
+
 @pytest.mark.parametrize("source", ["", "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n"])
 @pytest.mark.parametrize("ends", ["by its time", "by cancellation"])
-async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started(tmp_path, monkeypatch, source, ends):
+async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started(
+    tmp_path, hanging, monkeypatch, source, ends
+):
     monkeypatch.setattr(sdk_internals, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
-    pids, script = tmp_path / "pids", tmp_path / "helper"
-    script.write_text(f"#!/bin/sh\nsleep 100 &\necho $! > {pids}.new\nmv {pids}.new {pids}\nsleep 101\n")
-    script.chmod(0o755)
-    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {script}\n{source}")
+    pids = tmp_path / "pids"
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {hanging}\n{source}")
     session = profile_session(Properties({f"{PREFIX}.profile.name": "role" if source else "p"}))
 
     loading = asyncio.create_task(session.get_credentials())
@@ -300,6 +311,29 @@ async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started
     await until(lambda: not is_alive(int(pids.read_text())))
     if ends == "by its time":
         assert "the credential_process has not ended within 1 s" in str(loading.exception())
+
+
+async def test_a_credential_process_whose_start_is_cancelled_ends_with_all_that_it_has_started(
+    tmp_path, hanging, monkeypatch
+):
+    """On a busy machine it runs long before asyncio has connected its pipes."""
+    start, pids = asyncio.create_subprocess_exec, tmp_path / "pids"
+
+    async def slow_start(*command, **options):
+        process = await start(*command, **options)
+        await until(pids.exists)
+        await asyncio.sleep(0.1)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow_start)
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {hanging}\n")
+    loading = asyncio.create_task(profile_session(Properties({f"{PREFIX}.profile.name": "p"})).get_credentials())
+    await until(pids.exists)
+    loading.cancel()
+    await asyncio.wait([loading])
+
+    assert loading.cancelled()
+    await until(lambda: not is_alive(int(pids.read_text())))
 
 
 async def frozen(loading):

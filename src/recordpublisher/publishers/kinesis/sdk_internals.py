@@ -70,8 +70,15 @@ class CredentialProcess:
 
     @classmethod
     async def start(cls, *command: str, **pipes: Any) -> "CredentialProcess":
-        """Start a command."""
-        return cls(await asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
+        """Start a command. A cancellation while it starts waits until it has started, and ends it."""
+        starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **pipes, start_new_session=True))
+        try:
+            return cls(await asyncio.shield(starting))
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            if not starting.cancelled() and starting.exception() is None:
+                await cls(starting.result())._end()
+            raise
 
     @property
     def returncode(self) -> int | None:
@@ -84,15 +91,18 @@ class CredentialProcess:
             async with asyncio.timeout(PROCESS_SECONDS):
                 return await self._process.communicate()
         except (Exception, asyncio.CancelledError) as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._process.communicate()  # until its pipes are closed
+            await self._end()
             if isinstance(error, TimeoutError):
                 reason = f"the credential_process has not ended within {PROCESS_SECONDS:g} s: run it by hand"
                 raise CredentialRetrievalError(provider="credential_process", error_msg=reason) from error
             raise
+
+    async def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._process.communicate()  # until its pipes are closed
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
