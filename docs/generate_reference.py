@@ -35,7 +35,7 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "WorkerPositions", "SinkMetric", "MetricType", "Checkpoint", "MemorySink", "ReactiveSink",
+            "Sink", "SinkContext", "WorkerPositions", "SinkMetric", "MetricType", "Checkpoint", "Unfinished", "MemorySink", "ReactiveSink",
             "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
     from .fetcher.metric_types import MetricType, SinkMetric
     from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
-    from .fetcher.sink import Checkpoint, Sink, SinkContext
+    from .fetcher.sink import Checkpoint, Sink, SinkContext, Unfinished
     from .fetcher.worker_positions import WorkerPositions
     from .plugins import spark as spark
     from .plugins.deserializers.avro import Avro
@@ -76,7 +76,7 @@ _NAMES = {
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
-    ".fetcher.sink": "Checkpoint Sink SinkContext",
+    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished",
     ".fetcher.worker_positions": "WorkerPositions",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
@@ -137,6 +137,7 @@ __all__ = [
     "SinkContext",
     "WorkerPositions",
     "SinkMetric",
+    "Unfinished",
     "Checkpoint",
     "MapSink",
     "MemorySink",

@@ -1,7 +1,7 @@
 """Alarm and ActiveAlarms: which alarms are active, and when they are logged and reported (A2)."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,6 +20,7 @@ class AlarmKind(StrEnum):
     UNREAD = "a shard has unread records and emits none"
     STALLED = "the global watermark does not rise although there are records to emit"
     TRACKER_UNREACHABLE = "the tracker gave no global watermark and does not respond: the subtask uses its own"
+    HANGING = "a call of the sink's function does not return"
     WITHHELD = "a worker of the group sends heartbeats and does not give up shards that others should read"
 
 
@@ -27,7 +28,7 @@ class AlarmKind(StrEnum):
 class Alarm:
     """A condition that needs a person's attention.
 
-    - `subject`: a shard as `stream/shard-id`, `global watermark`, `tracker`, or `worker` and its name.
+    - `subject`: a shard as `stream/shard-id`, `global watermark`, `tracker`, `sink`, or `worker` and its name.
     - `lasting_ms`: for how long the condition was observed.
     - `reason`: what is waited for, as far as it is known.
     - `is_over`: the alarm was raised before, and the condition is over.
@@ -59,6 +60,9 @@ class ActiveAlarms:
 
     def __len__(self) -> int:
         return len(self._active)
+
+    def __iter__(self) -> Iterator[Alarm]:
+        return iter(self._active.values())
 
     def __contains__(self, subject: object) -> bool:
         return any(alarm.subject == subject for alarm in self._active.values())

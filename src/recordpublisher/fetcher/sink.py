@@ -91,6 +91,21 @@ class Checkpoint:
     stopped: Collection[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What a sink was given and is not done with.
+
+    - `records`: how many.
+    - `reason`: the same in words.
+    - `call`: stands for the call of user code that has run longest, and is another value when that has returned. None: none runs.
+      One that runs for `flink.alarm.interval` raises an alarm (A2).
+    """
+
+    records: int
+    reason: str
+    call: object = None
+
+
 class Sink(AsyncPort, ABC, Generic[V]):
     """Receives batches. Calls never overlap, and stopping a job never cancels a write.
 
@@ -166,8 +181,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
         return None
 
-    def waits_for(self) -> str | None:
-        """What a `flush` would wait for, in words. Default: None."""
+    def unfinished(self) -> Unfinished | None:
+        """What a `flush` would wait for; asked often, and without a wait. Default: None, for a sink that does not say."""
         return None
 
     def has_given_up(self, shard: str) -> bool:

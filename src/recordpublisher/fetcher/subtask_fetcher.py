@@ -21,7 +21,7 @@ from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
 from .shards.shard_entry import ShardStage
-from .sink import SinkContext
+from .sink import SinkContext, Unfinished
 from .startup import close_dependencies
 
 READY_CHECK_SECONDS = 0.02
@@ -127,20 +127,21 @@ class SubtaskFetcher:
     def progress(self) -> SubtaskProgress:
         """What a progress line shows, which costs far less than all metrics."""
         job = self._dependencies
-        return progress_of(job.subtask, self._view, job.clock.now_ms())
+        return progress_of(job.subtask, self._view, job.sink.unfinished(), job.clock.now_ms())
 
     def sink_metrics(self) -> list[SinkMetric]:
         """What the sink has to export."""
         return self._dependencies.sink.exported_metrics()
 
-    def sink_waits_for(self) -> str | None:
-        """What the sink is not done with, in words."""
-        return self._dependencies.sink.waits_for()
+    def sink_unfinished(self) -> Unfinished | None:
+        """What the sink is not done with."""
+        return self._dependencies.sink.unfinished()
 
     def reasons_not_ready(self) -> list[str]:
         """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
         now_ms = self._dependencies.clock.now_ms()
-        reasons = reasons_not_ready(self._completion, self._table, self._checkpointer.times, now_ms)
+        alarms = self._view.alarm_monitor.active_alarms
+        reasons = reasons_not_ready(self._completion, self._table, self._checkpointer.times, alarms, now_ms)
         return reasons or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 from recordpublisher.fetcher.alarms import AlarmKind
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
+from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import TransientError
 
 from fakes.scripted_source import RecordingSink, ScriptedSource
@@ -71,6 +72,51 @@ def test_a_sink_that_does_not_return_raises_an_alarm():
     alarms = alarms_of(source, sink=RecordingSink(cost=30))
 
     assert unread(alarms) == [("s/a", "the sink's write does not return")]
+
+
+class HandlerSink(RecordingSink):
+    """Its writes return at once, and it calls user code; `call` stands for the oldest call."""
+
+    call = None
+
+    def unfinished(self):
+        return Unfinished(1, "a handler runs with record 7", self.call)
+
+
+def test_a_call_of_user_code_that_does_not_return_raises_an_alarm_and_makes_the_subtask_not_ready():
+    source, sink, reasons = ScriptedSource(), HandlerSink(), []
+    source.add("a", *range(150))
+
+    async def returns_later(fetcher):
+        sink.call = "first"
+        await asyncio.sleep(5)
+        reasons.append(fetcher.reasons_not_ready())
+        await asyncio.sleep(10)
+        reasons.append(fetcher.reasons_not_ready())
+        sink.call = "second"
+        await asyncio.sleep(5)
+        reasons.append(fetcher.reasons_not_ready())
+        sink.call = None
+
+    alarms = alarms_of(source, sink=sink, during=returns_later)
+
+    assert [(alarm.kind, alarm.subject, alarm.is_over) for alarm in alarms] == [
+        (AlarmKind.HANGING, "sink", False),
+        (AlarmKind.HANGING, "sink", True),
+    ]
+    assert alarms[0].reason == "a handler runs with record 7"
+    assert [len(found) for found in reasons] == [0, 1, 0]
+
+
+def test_calls_of_user_code_that_each_return_in_time_raise_no_alarm():
+    source, sink = ScriptedSource(), HandlerSink()
+    source.add("a", 1)
+
+    async def returns(fetcher):
+        for sink.call in (*range(10), None):
+            await asyncio.sleep(8)
+
+    assert alarms_of(source, sink=sink, during=returns) == []
 
 
 def test_a_stuck_reader_is_detected_by_requesting_the_tip():

@@ -7,6 +7,7 @@ import msgspec
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress, progress_of
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
+from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
@@ -63,9 +64,9 @@ def test_each_shard_counts():
     view = SimpleNamespace(table=[idle, held, ended], emitter=SimpleNamespace(records=7))
 
     expected = SubtaskProgress(
-        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, behind_ms=540
+        3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, behind_ms=540, unfinished=5
     )
-    assert progress_of(3, view, now_ms=1_500) == expected
+    assert progress_of(3, view, Unfinished(5, "words"), now_ms=1_500) == expected
 
 
 def test_progress_is_sent_as_json():

@@ -1,4 +1,4 @@
-"""AlarmMonitor: looks for unread and withheld shards, a watermark that stalls and an unreachable tracker, and raises alarms (A2)."""
+"""AlarmMonitor: looks for unread and withheld shards, a watermark that stalls, a sink that hangs and an unreachable tracker (A2)."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class AlarmMonitor:
         self._unread_shards = StuckShardDetector(interval_ms, max_gap)
         self._stall_detector = WatermarkStallDetector(max_gap)
         self._without_tracker = UnchangedTimer(max_gap)
+        self._sink_call = UnchangedTimer(max_gap)
         self._withheld = WithheldShards(leases, interval_ms, max_gap)
         self._observer = UnreadRecordsCheck(dependencies, table, max_gap, monitored)
         self.active_alarms = ActiveAlarms(interval_ms, dependencies.on_alarm)
@@ -76,7 +77,8 @@ class AlarmMonitor:
         observations = await self._observer.observe_all(self._blocked_by())
         now = self._dependencies.clock.monotonic()
         unread, withheld = self._unread_shards.update(observations, now), self._withheld.alarms(now)
-        self.active_alarms.update([*unread, *withheld, *self._watermark_alarms(), *self._tracker_alarms()])
+        of_sink = self._sink_alarms(now)
+        self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms(), *self._tracker_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
         """A stalled global watermark, if anything depends on it: alignment, or a sink with a `watermark` method."""
@@ -91,6 +93,16 @@ class AlarmMonitor:
             return []
         reason = f"it stays at {value}, waiting for {self._blocked_by()}"
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
+
+    def _sink_alarms(self, now: float) -> list[Alarm]:
+        """A call of user code that does not return: the sink takes other records meanwhile, so its shard seems to make progress."""
+        unfinished = self._dependencies.sink.unfinished()
+        if unfinished is None or unfinished.call is None:
+            self._sink_call.reset()
+            return []
+        lasting_ms = round(self._sink_call.observe(unfinished.call, now) * 1000)
+        is_long = lasting_ms >= self._dependencies.settings.alarm_interval_ms
+        return [Alarm(AlarmKind.HANGING, "sink", lasting_ms, unfinished.reason)] if is_long else []
 
     def _tracker_alarms(self) -> list[Alarm]:
         """The tracker gave no value and does not respond (W10): raised at once, since records are emitted unaligned."""

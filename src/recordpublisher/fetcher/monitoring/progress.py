@@ -2,11 +2,13 @@
 
 import msgspec
 
+from ..sink import Unfinished
 from .metric_views import SubtaskView, millis_behind_latest
 
 
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip (None: not known)."""
+    """One subtask's report; `behind_ms` is that of the shard furthest behind its tip, `unfinished` what the sink has of the records that
+    were read and is not done with (None: not known)."""
 
     subtask: int
     records: int
@@ -16,9 +18,10 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
     skipped: int
     dead_letters: int
     behind_ms: int | None
+    unfinished: int | None = None
 
 
-def progress_of(subtask: int, view: SubtaskView, now_ms: int) -> SubtaskProgress:
+def progress_of(subtask: int, view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
     """A report, from one pass over the shards."""
     open_shards = idle = held = skipped = dead_letters = 0
     behind_ms = -1
@@ -31,4 +34,7 @@ def progress_of(subtask: int, view: SubtaskView, now_ms: int) -> SubtaskProgress
         dead_letters += entry.metrics.dead_letters
         behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))
     known_ms = behind_ms if behind_ms >= 0 else None
-    return SubtaskProgress(subtask, view.emitter.records, open_shards, idle, held, skipped, dead_letters, known_ms)
+    left = None if unfinished is None else unfinished.records
+    return SubtaskProgress(
+        subtask, view.emitter.records, open_shards, idle, held, skipped, dead_letters, known_ms, left
+    )

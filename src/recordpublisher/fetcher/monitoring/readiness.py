@@ -1,7 +1,8 @@
-"""Whether a subtask is ready: it reads, its checkpoints are stored, and no newer start has fenced it off."""
+"""Whether a subtask is ready: it reads, its checkpoints are stored, its sink does not hang, and no newer start has fenced it off."""
 
 from collections.abc import Iterable
 
+from ..alarms import Alarm, AlarmKind
 from ..checkpoints.checkpoint_scheduler import CheckpointTimes
 from ..pipeline.termination import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
@@ -13,7 +14,11 @@ CHECKPOINT_LIMIT_MS = 60_000
 
 
 def reasons_not_ready(
-    completion: RunCompletion, entries: Iterable[ShardEntry], checkpoints: CheckpointTimes, now_ms: int
+    completion: RunCompletion,
+    entries: Iterable[ShardEntry],
+    checkpoints: CheckpointTimes,
+    alarms: Iterable[Alarm],
+    now_ms: int,
 ) -> list[str]:
     """What keeps the subtask from being ready, in plain words; empty: it is ready.
 
@@ -30,7 +35,7 @@ def reasons_not_ready(
         reasons.append(
             f"a checkpoint has not ended for {checkpoints.running_ms // 1000} s: store or sink do not answer"
         )
-    return reasons
+    return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 
 
 def _is_reading(entries: Iterable[ShardEntry], now_ms: int) -> bool:

@@ -24,7 +24,7 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
@@ -232,8 +232,9 @@ class DataFetcher(Generic[V]):
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> SubtaskProgress:
-        """The figures of a progress line: `records`, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`, and
-        `behind_ms` of the shard furthest behind its tip (None: not known). A twentieth of the cost of `metrics()`.
+        """The figures of a progress line: `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`,
+        `behind_ms` of the shard furthest behind its tip (None: not known), and `unfinished` records of the sink (None: it does not say).
+        A twentieth of the cost of `metrics()`.
         """
         return self._fetcher.progress()
 
@@ -241,9 +242,9 @@ class DataFetcher(Generic[V]):
         """The metrics that the sink has of its own; empty for most."""
         return self._fetcher.sink_metrics()
 
-    def sink_waits_for(self) -> str | None:
-        """What the sink is not done with, in words; None for most."""
-        return self._fetcher.sink_waits_for()
+    def sink_unfinished(self) -> Unfinished | None:
+        """What the sink is not done with; None for most."""
+        return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
         """Wait until the run has read each open shard of this subtask once: for tests, which then put records and await them.

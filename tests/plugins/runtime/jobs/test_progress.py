@@ -26,11 +26,20 @@ def test_the_text_omits_counts_of_zero():
     meter = JobProgressMeter(began=1.0)
     meter.update(word(0, 1_234, behind=1_500, skipped=2, held_shards=1))
 
-    assert str(meter.sample(3.0)) == "1,234 records, 617/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
+    assert str(meter.sample(3.0)) == "1,234 records read, 617/s, 2 shards open, 1 held, 2 skipped, 1.5 s behind"
 
 
 def test_one_is_singular_and_a_rate_that_is_not_known_is_a_dash():
     meter = JobProgressMeter(began=1.0)
     meter.update(word(0, 1, open_shards=1, dead_letters=1))
 
-    assert str(meter.sample(1.0)) == "1 record, -/s, 1 shard open, 1 dead letter"
+    assert str(meter.sample(1.0)) == "1 record read, -/s, 1 shard open, 1 dead letter"
+
+
+def test_what_a_sink_is_not_done_with_is_told_also_when_that_is_nothing():
+    meter = JobProgressMeter(began=1.0)
+    meter.update(word(0, 2_000, unfinished=1_100))
+    meter.update(word(1, 500))
+    assert str(meter.sample(2.0)).startswith("2,500 records read, 1,100 not finished, 2,500/s")
+    meter.update(word(0, 2_000, unfinished=0))
+    assert str(meter.sample(3.0)).startswith("2,500 records read, 0 not finished")

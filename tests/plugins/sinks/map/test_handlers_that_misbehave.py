@@ -8,6 +8,7 @@ import logging
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from .map_jobs import keyed, written
@@ -160,15 +161,15 @@ def test_a_handler_that_hangs_is_named_once_a_minute_with_its_record(caplog, bat
         sink = rp.MapSink(handle, batch_size=batch_size, clock=VirtualClock())
         await written(sink, keyed("a", "a").slice(1, 2))
         await asyncio.sleep(70)
-        waits_for = sink.waits_for()
+        unfinished, same = sink.unfinished(), sink.unfinished().call
         await asyncio.sleep(600)
         await sink.close()
-        return waits_for, sink.waits_for()
+        return unfinished.reason, unfinished.call, same, sink.unfinished()
 
-    assert run_virtual(job()) == (
-        "records not handled: 1, a handler has run for 70 s with record 2 of orders/shardId-0",
-        None,
-    )
+    reason, call, same, then = run_virtual(job())
+    assert reason == "records not handled: 1, a handler has run for 70 s with record 2 of orders/shardId-0"
+    assert call == same is not None
+    assert then == Unfinished(0, "records not handled: 0", None)
     warnings = [line for line in caplog.messages if "a handler has run for" in line]
     assert len(warnings) == 2
     assert warnings[0].startswith("a handler has run for 60 s with record 2 of orders/shardId-0")

@@ -9,7 +9,8 @@ from recordpublisher.publishers.log_fields import counted
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """All subtasks together; `per_second` is the rate of the last seconds, None where no time has passed."""
+    """All subtasks together; `per_second` is the rate of the last seconds, None where no time has passed. `unfinished`: of the records that
+    were read, those that the sink is not done with."""
 
     records: int
     per_second: float | None
@@ -19,10 +20,13 @@ class JobProgress:
     skipped: int
     dead_letters: int
     behind_ms: int | None
+    unfinished: int | None
 
     def __str__(self) -> str:
         per_second = "-" if self.per_second is None else f"{self.per_second:,.0f}"
-        parts = [counted(self.records, "record"), f"{per_second}/s", f"{counted(self.open_shards, 'shard')} open"]
+        parts = [f"{counted(self.records, 'record')} read"]
+        parts += [] if self.unfinished is None else [f"{self.unfinished:,} not finished"]
+        parts += [f"{per_second}/s", f"{counted(self.open_shards, 'shard')} open"]
         counts = {"idle": self.idle_shards, "held": self.held_shards, "skipped": self.skipped}
         parts += [f"{count} {name}" for name, count in counts.items() if count]
         parts += [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
@@ -62,4 +66,5 @@ class JobProgressMeter:
             sum(one.skipped for one in each),
             sum(one.dead_letters for one in each),
             max((one.behind_ms for one in each if one.behind_ms is not None), default=None),
+            sum(told) if (told := [one.unfinished for one in each if one.unfinished is not None]) else None,
         )

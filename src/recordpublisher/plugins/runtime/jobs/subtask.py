@@ -55,7 +55,7 @@ async def run_subtask(
     def drain() -> None:
         draining.set()
         log.info("subtask %d is draining", subtask)
-        telling.append(asyncio.create_task(tell_what_drains(subtask, properties.value(SINK), fetcher.sink_waits_for)))
+        telling.append(asyncio.create_task(tell_what_drains(subtask, properties.value(SINK), fetcher.sink_unfinished)))
         fetcher.stop()
         if opening is not None:
             opening.cancel()  # nothing was read yet, and the service may be silent for minutes

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
+from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import RecordPublisherError
 
 FAILED, BAD_CONFIGURATION = 1, 2
@@ -45,19 +46,20 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
     loop.add_reader(descriptor, readable)
 
 
-async def tell_what_drains(subtask: int, sink: str | None, waits_for: Callable[[], str | None]) -> None:
-    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled. `waits_for`: what the sink knows of it."""
+async def tell_what_drains(subtask: int, sink: str | None, unfinished: Callable[[], Unfinished | None]) -> None:
+    """Log every `NOTICE_SECONDS` what a drain waits for, until it is cancelled. `unfinished`: what the sink knows of it."""
     waited = 0.0
     while True:
         await asyncio.sleep(NOTICE_SECONDS)
         waited += NOTICE_SECONDS
+        left = unfinished()
         log.warning(
             "subtask %d has been draining for %.0f s: it waits for the sink '%s' (%s). "
             "A second signal ends it at once; what came after the last checkpoint is then read again",
             subtask,
             waited,
             sink,
-            waits_for() or "a call that runs, a lock in a database",
+            "a call that runs, a lock in a database" if left is None else left.reason,
         )
 
 

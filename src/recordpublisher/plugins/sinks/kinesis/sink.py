@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -143,6 +143,11 @@ class KinesisSink(Sink):
     def metrics(self) -> dict[str, Any]:
         """`outstandingRecordsCount`, `backpressureCycles` and others, plain values; docs/reference/kinesis-sink-metrics.md (A1)."""
         return self._writer.metrics()
+
+    def unfinished(self) -> Unfinished:
+        """How many records are not acknowledged."""
+        count = self.metrics()["outstandingRecordsCount"]
+        return Unfinished(count, f"records not acknowledged: {count}")
 
     def exported_metrics(self) -> list[SinkMetric]:
         """The same, with type, unit and meaning."""

@@ -34,11 +34,11 @@ class RunningCalls:
         finally:
             del self._began[first]
 
-    def oldest(self) -> str | None:
-        """The call that has run longest, in words; None: none runs."""
+    def oldest(self) -> tuple[str, object]:
+        """The call that has run longest, in words, and what stands for it; ("", None): none runs."""
         for item, began in self._began.items():
-            return f"a handler has run for {self._clock.monotonic() - began:.0f} s with {item}"
-        return None
+            return f"a handler has run for {self._clock.monotonic() - began:.0f} s with {item}", (item, began)
+        return "", None
 
     def close(self) -> None:
         """Warn no more."""
@@ -56,7 +56,7 @@ class RunningCalls:
             if is_long:
                 log.warning(
                     "%s; the position of its shard stays before it (calls that run: %d)",
-                    self.oldest(),
+                    self.oldest()[0],
                     len(self._began),
                 )
             self._look_in(WARN_SECONDS if is_long else left)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
@@ -180,10 +180,11 @@ class MapSink(Sink[V]):
         """Whether records of the shard were dropped, and all before them are handled."""
         return self._positions.has_given_up(shard)
 
-    def waits_for(self) -> str | None:
+    def unfinished(self) -> Unfinished:
         """How many records are not handled, and the one whose handler has run longest."""
+        words, call = self._running.oldest()
         count = self._outcomes.outstanding
-        return ", ".join(filter(None, (f"records not handled: {count}", self._running.oldest()))) if count else None
+        return Unfinished(count, ", ".join(filter(None, (f"records not handled: {count}", words))), call)
 
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""
