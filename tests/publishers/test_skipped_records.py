@@ -13,7 +13,7 @@ def test_the_first_is_logged_at_once_and_the_others_are_counted_after_a_minute(c
     async def job():
         skipped = SkippedRecordsLog(log, VirtualClock())
         for number in range(40):
-            skipped.skipped(f"record {number}", "no JSON", is_dead_letter=True)
+            skipped.skipped(f"record {number}", "no JSON", how="dead letter for")
         told = list(caplog.messages)
         await asyncio.sleep(61)
         return told

@@ -10,7 +10,7 @@ from typing import Any
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog, how_to_go_on
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on
 from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 log = logging.getLogger("recordpublisher.consumer")
@@ -59,7 +59,7 @@ class PoisonPolicy:
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 is_kept = self._action is OnPoison.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number
-                self._skipped_log.skipped(name, reason, error, key, number, is_dead_letter=is_kept)
+                self._skipped_log.skipped(name, reason, error, key, number, how=DEAD_LETTER if is_kept else "skipped")
                 if is_kept:
                     poisoned.append(
                         PoisonedRecord(len(parts), record, str(_deserialization_error(batch, record, reason)))

@@ -60,16 +60,16 @@ class SinkContext:
     streams: tuple[str, ...] = ()
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
-    reject_together: Callable[[Rejected], Awaitable[None]] | None = field(default=None, compare=False)
+    reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
     """What `reject_all` calls; None: it calls `reject` for each."""
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     is_elastic: bool = False
 
-    async def reject_all(self, rejected: Rejected) -> None:
-        """Report records as `reject` does."""
+    async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
+        """Report records as `reject` does. `is_logged`: the sink has logged them, with what their user's code raised."""
         if self.reject_together is not None:
-            await self.reject_together(rejected)
+            await self.reject_together(rejected, is_logged)
             return
         for record, reason in rejected:
             await self.reject(record, reason)

@@ -10,6 +10,7 @@ from .log_fields import about
 from .user_code import for_log
 
 INTERVAL_SECONDS = 60.0
+DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
@@ -33,11 +34,11 @@ class SkippedRecordsLog:
         shard: str = "",
         sequence_number: str | None = None,
         *,
-        is_dead_letter: bool = False,
+        how: str = "skipped",
     ) -> None:
-        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`."""
+        """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`; `how`: before its name."""
         now = self._clock.monotonic()
-        what = f"{'dead letter for' if is_dead_letter else 'skipped'} {record}: {reason}"
+        what = f"{how} {record}: {reason}"
         where = about(shard, sequence_number) if shard else None
         if now >= self._next_at:
             self._write(what, where, error)

@@ -128,6 +128,27 @@ async def test_rows_that_are_rejected_together_are_stored_together_and_the_first
     assert line.startswith("dead letter for record 0 of orders/a: IntegrityError")
 
 
+async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logged_once_with_its_traceback(
+    monkeypatch, tmp_path, caplog
+):
+    install(monkeypatch, {"a": [b"%d" % number for number in range(40)]}, closed=True)
+
+    async def handle(record):
+        raise KeyError("customer")
+
+    sink = rp.MapSink(handle, retries=0, on_failure="DEAD_LETTER")
+    letters = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path)}
+    properties = {**PROPERTIES, "flink.deserializer.error": "DEAD_LETTER", **letters}
+    async with rp.DataFetcher(["orders"], properties, sink=sink) as job:
+        await job.run()
+
+    assert len(letters_in(tmp_path)) == 40
+    assert len(list(tmp_path.rglob("*.jsonl"))) < 20
+    (line,) = [line for line in caplog.records if "record 0 of orders/a" in line.getMessage()]
+    assert line.getMessage() == "rejected record 0 of orders/a: 1 attempts: KeyError: 'customer'"
+    assert line.exc_info[0] is KeyError
+
+
 @pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])
 async def test_the_policy_also_applies_to_records_that_the_sink_rejects(tmp_path, monkeypatch, policy, count):
     install(monkeypatch, {"a": list(STREAM) if policy == "SKIP" else list(GOOD)}, closed=True)

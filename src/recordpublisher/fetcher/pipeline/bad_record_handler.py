@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
@@ -56,19 +56,21 @@ class BadRecordHandler:
         """Handle a record, a batch of one, that the sink can never write. Raises: SinkError when this fails the job."""
         await self.handle_all_rejected([(record, reason)])
 
-    async def handle_all_rejected(self, rejected: Rejected) -> None:
+    async def handle_all_rejected(self, rejected: Rejected, is_logged: bool = False) -> None:
         """Handle several, whose dead letters are durable when this returns. Raises: SinkError when this fails the job."""
         for record, reason in rejected:
-            await self._handle(record, reason)
+            await self._handle(record, reason, is_logged)
         if rejected:
             await self.flush()
 
-    async def _handle(self, record: RecordBatch, reason: str) -> None:
+    async def _handle(self, record: RecordBatch, reason: str, is_logged: bool) -> None:
         is_kept = self._sink is not None
         if not is_kept and not self._skips:
             await fail_on_rejected_record(record, reason)
         key, first = record.shard.key, record.sequence_numbers[0]
-        self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, is_dead_letter=is_kept)
+        if not is_logged:
+            how = DEAD_LETTER if is_kept else "skipped"
+            self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, how=how)
         if is_kept:
             await self._write(record.shard, record.records[0], reason)
         elif key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone

@@ -117,6 +117,25 @@ def test_dead_letters_are_rejected_by_the_next_call_of_the_sink():
     assert (metrics["deadLetters"], metrics["outstanding"]) == (1, 0)
 
 
+def test_dead_letters_are_rejected_together_and_said_to_be_logged():
+    async def job():
+        calls = []
+
+        async def reject_together(rejected, is_logged):
+            calls.append(([int(record.data[0]) for record, _ in rejected], is_logged))
+
+        async def handle(record):
+            raise KeyError("x")
+
+        sink = rp.MapSink(handle, retries=0, on_failure="DEAD_LETTER")
+        await written(sink, keyed("a", "b", "c"), reject_together=reject_together)
+        await sink.flush(Checkpoint({"shards": {}}, may_be_partial=True))
+        await sink.close()
+        return calls
+
+    assert run_virtual(job()) == [([0, 1, 2], True)]
+
+
 def test_a_handler_that_takes_too_long_is_cancelled_and_called_again():
     async def job():
         ended = []

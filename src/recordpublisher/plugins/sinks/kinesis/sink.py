@@ -166,12 +166,14 @@ class KinesisSink(Sink):
 
     async def write(self, batch: RecordBatch) -> None:
         """As the sink of a job: put the batch's records with their keys, in order. The job decides about one that cannot be put (S7)."""
+        rejected: list[tuple[RecordBatch, str]] = []
 
-        async def reject(index: int, reason: str) -> None:
-            await self._context.reject(batch.slice(index, index + 1), reason)
+        def reject(index: int, reason: str) -> None:
+            rejected.append((batch.slice(index, index + 1), reason))
 
         source = self._writer.permission.source(batch.shard.key)
         await self._writer.put_all([_copy_of(record, source) for record in batch.records], reject)
+        await self._context.reject_all(rejected)
 
     def revoked(self, shards: Collection[str]) -> None:
         """As the sink of a job: send no more of these shards. What is queued of them counts as done."""

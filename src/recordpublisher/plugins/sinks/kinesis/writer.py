@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -19,7 +19,7 @@ from .statistics import SinkMetrics
 from .waiters import FifoWaiters, Notifier
 
 NOT_OPEN = "is not open: use `async with`, or call open()"
-OnInvalid = Callable[[int, str], Awaitable[None]]
+OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Records accepted before other tasks of the loop may run (F1): about a millisecond."""
 
@@ -102,7 +102,7 @@ class KinesisWriter:
                 self._accept(record)
             else:
                 self._metrics.add("numRecordsOutErrors")
-                await on_invalid(index, reason)
+                on_invalid(index, reason)
 
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged, or given up and passed to the callback (K3).

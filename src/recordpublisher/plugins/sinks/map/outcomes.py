@@ -137,7 +137,8 @@ class Outcomes:
     def _give_up(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
         is_kept = self._settings.on_failure is OnFailure.DEAD_LETTER
         key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
-        self._skipped_log.skipped(str(item), reason, error, key, sequence_number, is_dead_letter=is_kept)
+        how = "rejected" if is_kept else "skipped"
+        self._skipped_log.skipped(str(item), reason, error, key, sequence_number, how=how)
         if is_kept:
             self._counts["deadLetters"] += 1
             self.rejected.append((item, reason))  # it is handled when the job has taken it

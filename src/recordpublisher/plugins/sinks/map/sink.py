@@ -231,12 +231,12 @@ class MapSink(Sink[V]):
             await self._changed.wait()
 
     async def _reject(self) -> None:
-        while self._outcomes.rejected:
-            item, reason = self._outcomes.rejected[0]
-            if not item.pending.shard.is_revoked:
-                await self._context.reject(item.as_batch(), reason)
-            self._outcomes.rejected.popleft()
-            self._outcomes.handled(item)
+        while items := list(self._outcomes.rejected):
+            rejected = [(item.as_batch(), reason) for item, reason in items if not item.pending.shard.is_revoked]
+            await self._context.reject_all(rejected, is_logged=True)
+            for item, _ in items:
+                self._outcomes.rejected.popleft()
+                self._outcomes.handled(item)
 
     def _may_take(self) -> bool:
         return self._wait.may_take() and self._permission.is_given()

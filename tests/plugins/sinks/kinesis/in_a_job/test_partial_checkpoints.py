@@ -26,6 +26,25 @@ async def opened(fake):
     return sink
 
 
+def test_records_that_cannot_be_put_are_rejected_together_behind_the_others():
+    calls = []
+
+    async def reject_together(rejected, is_logged):
+        calls.append([len(record.data[0]) for record, _ in rejected])
+
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        await sink.open(SinkContext(reject_together=reject_together))
+        await sink.write(batch(b"1", b"x" * 1_500_000, b"2", b"x" * 1_600_000))
+        await sink.flush()
+        await sink.close()
+        return [data for _, data in fake.user_records()]
+
+    assert run_virtual(job()) == [b"1", b"2"]
+    assert calls == [[1_500_000, 1_600_000]]
+
+
 def test_a_stream_that_answers_at_once_confirms_the_newest_state():
     async def job():
         sink = await opened(FakeKinesis())
