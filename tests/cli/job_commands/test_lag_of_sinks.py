@@ -52,6 +52,21 @@ async def test_the_positions_are_read_beside_the_running_job(name, tmp_path):
         await sink.close()
 
 
+async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        file = tmp_path / "job.properties"
+        job = {**endpoint.properties(), "flink.sink": "callback", "flink.streams": "orders"}
+        file.write_text("".join(f"{key} = {value}\n" for key, value in job.items()))
+        done = await asyncio.to_thread(command, "lag", str(file))
+
+    assert done.returncode == 0
+    assert done.stderr == (
+        "recordpublisher: no positions are stored: each start misses what came since the last one; set flink.state.uri. "
+        "Shown is what arrives in each shard\n"
+    )
+    assert "RECORDS/S" in done.stdout
+
+
 @pytest.mark.parametrize("name", SINKS)
 async def test_reading_creates_nothing(name, tmp_path):
     sink = build_sink(load_registry(), rp.Properties(job_of(name, tmp_path)))

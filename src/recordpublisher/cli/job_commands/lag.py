@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
+from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import ALARM, print_error, run_to_end, run_until_signal
-from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, read_job_or_stream
+from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
+from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, is_job, read_job_or_stream
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
 from .job_probes import positions_of, probes_opened
 from .watch import print_tables, watch
@@ -82,6 +84,7 @@ def lag(
     streams, properties = read_job_or_stream(job_or_stream, file, pairs, region, endpoint, profile)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
+    tells = file is not None or is_job(job_or_stream)
     if live is not None:
         from recordpublisher.plugins.dashboard.http_snapshots import HttpSnapshots
 
@@ -91,11 +94,13 @@ def lag(
         else:
             print_tables(run_to_end(of_job.snapshot()), SystemClock().now_ms(), None)
     elif is_watching:
-        run_until_signal(_watch_stored_job(properties, streams, state is None, seconds))
+        positions = _positions(properties, state is None, tells)
+        run_until_signal(_watch_stored_job(properties, streams, positions, seconds))
     else:
         grace_seconds = _grace_seconds(grace, properties) if check else None
-        shards, has_positions = run_to_end(_read(properties, streams, state is None, grace_seconds))
-        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, has_positions))
+        positions = _positions(properties, state is None, tells)
+        shards = run_to_end(_read(properties, streams, positions, grace_seconds))
+        echo(joined(map(json_text, shards)) if as_json else shard_table(shards, positions is not None))
         _report_alarms(shards, check)
 
 
@@ -103,11 +108,17 @@ def _grace_seconds(given: float | None, properties: Properties) -> float:
     return max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000) if given is None else given
 
 
-async def _read(
-    properties: Properties, streams: Sequence[str], use_sink: bool, grace_seconds: float | None
-) -> tuple[list[ShardSnapshot], bool]:
-    """The shards once, and whether positions are stored; with a grace period with alarms too. Raises: KinesisError, StateError."""
+def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
     positions = positions_of(properties, use_sink)
+    if positions is None and is_job:
+        print_note(f"{without_positions(Sink, properties)}. Shown is what arrives in each shard")
+    return positions
+
+
+async def _read(
+    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, grace_seconds: float | None
+) -> list[ShardSnapshot]:
+    """The shards once; with a grace period with alarms too. Raises: KinesisError, StateError."""
     if grace_seconds is not None and positions is None:
         valid = "together with --state, or with the properties of a job that stores its positions"
         raise ConfigurationError("--check", None, valid, reason="it needs the stored positions")
@@ -115,11 +126,11 @@ async def _read(
     async with probes_opened(properties, streams, positions) as probes:
         for probe in probes:
             shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
-    return shards, positions is not None
+    return shards
 
 
 async def _watch_stored_job(
-    properties: Properties, streams: Sequence[str], use_sink: bool, interval_seconds: float
+    properties: Properties, streams: Sequence[str], positions: PositionsReader | None, interval_seconds: float
 ) -> None:
     """Until it is cancelled. Raises: KinesisError and StateError of the first reading."""
     from recordpublisher.plugins.dashboard.stored_snapshots import (  # brings the AWS SDK
@@ -128,7 +139,7 @@ async def _watch_stored_job(
     )
 
     clock = SystemClock()
-    async with probes_opened(properties, streams, positions_of(properties, use_sink)) as probes:
+    async with probes_opened(properties, streams, positions) as probes:
         snapshots = [StoredSnapshots(probe, clock) for probe in probes]
         await watch(JoinedSnapshots(snapshots, clock, 0.0), clock, interval_seconds)
 
