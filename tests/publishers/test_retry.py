@@ -1,4 +1,5 @@
 import asyncio
+import logging
 
 import pytest
 
@@ -9,7 +10,7 @@ from recordpublisher.publishers.errors import (
     ThrottledError,
     TransientError,
 )
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, retry_listener, tries_logged
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -54,6 +55,28 @@ def test_the_exhausted_error_names_api_attempts_and_last_error():
     with pytest.raises(RetriesExhaustedError, match=r"GetRecords failed 4 times in a row.*slow down") as raised:
         run_virtual(call_with_retries(scripted(BROKEN, BROKEN, BROKEN, THROTTLED), POLICY))
     assert raised.value.__cause__ is THROTTLED
+
+
+def test_an_error_that_a_mistyped_name_explains_better_than_an_outage_is_retried_a_few_times():
+    many = RetryPolicy(max_retries=200, base_ms=100, max_ms=200, exponent=2.0)
+    with pytest.raises(RetriesExhaustedError, match="failed 4 times in a row"):
+        run_virtual(call_with_retries(scripted(*[BROKEN] * 9), many, needs_few=lambda error: error is BROKEN))
+    outage = scripted(*[THROTTLED] * 9, BROKEN, BROKEN, 7)
+    assert run_virtual(call_with_retries(outage, many, needs_few=lambda error: False)) == 7
+
+
+def test_tries_are_logged_at_once_and_then_now_and_then(caplog):
+    async def job():
+        log_retry = tries_logged(logging.getLogger("retries"), POLICY)
+        for _ in range(12):
+            log_retry(BROKEN)
+            await asyncio.sleep(1)
+
+    run_virtual(job())
+    assert [line.partition("; ")[2] for line in caplog.messages] == [
+        "try 1 of 4, trying again",
+        "try 11 of 4, trying again",
+    ]
 
 
 def test_without_retries_a_call_is_made_once():

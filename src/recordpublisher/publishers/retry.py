@@ -1,10 +1,12 @@
 """Retries: RetryPolicy (full-jitter backoff) and `call_with_retries`, which everything here uses."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
@@ -14,6 +16,11 @@ T = TypeVar("T")
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
 """A stream that is being created is waited for five minutes; the service takes seconds to minutes (CreateStream)."""
+
+FEW_RETRIES = 3
+"""Enough for an error that a mistyped name explains better than an outage."""
+_LOG_SECONDS = 10.0
+"""Between two log lines about one call that is tried again."""
 
 RetryListener = Callable[[TransientError, float, float], None]
 """Gets the error, the seconds from the first failure of the call to its next try, and the seconds of back-off that are left at most."""
@@ -52,12 +59,14 @@ async def call_with_retries(
     *,
     on_retry: Callable[[TransientError], None] = lambda error: None,
     min_pause: Callable[[TransientError], float] = lambda error: 0.0,
+    needs_few: Callable[[TransientError], bool] = lambda error: False,
 ) -> T:
     """Call until it succeeds, waiting between tries by `policy`, and return its result.
 
     Only TransientError is retried (ThrottledError is one). The retry budget belongs to this call: the next call has a full one. Waiting
     for a stream that is being created uses none of it.
     `on_retry` gets each error that is retried. `min_pause` returns seconds to wait in addition to the jitter (the window of a quota).
+    `needs_few`: whether `FEW_RETRIES` are enough for an error, where the policy has more.
 
     Raises: RetriesExhaustedError after `policy.max_retries` retries, with the last error as its cause; every other error at once.
     """
@@ -72,7 +81,7 @@ async def call_with_retries(
                 raise _exhausted(error, creation_tries) from error
             pause = CREATION_PAUSE_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311 (jitter)
         except TransientError as error:
-            if attempt >= policy.max_retries:
+            if attempt >= policy.max_retries or (attempt >= FEW_RETRIES and needs_few(error)):
                 raise _exhausted(error, attempt + 1) from error
             on_retry(error)
             pause = min_pause(error) + policy.delay_seconds(attempt)
@@ -83,6 +92,22 @@ async def call_with_retries(
                 listener(error, now + pause - first_failure, policy.longest_seconds(attempt))
             attempt += 1
         await asyncio.sleep(pause)
+
+
+def tries_logged(
+    log: logging.Logger, policy: RetryPolicy, level: int = logging.WARNING
+) -> Callable[[TransientError], None]:
+    """For `on_retry` of one call: logs the first error at once and later ones at most every ten seconds, with the number of the try."""
+    tries, log_at, clock = count(1), float("-inf"), asyncio.get_running_loop().time
+
+    def log_retry(error: TransientError) -> None:
+        nonlocal log_at
+        number = next(tries)
+        if clock() >= log_at:
+            log.log(level, "%s; try %d of %d, trying again", error, number, policy.max_retries + 1)
+            log_at = clock() + _LOG_SECONDS
+
+    return log_retry
 
 
 def _exhausted(error: TransientError, attempts: int) -> RetriesExhaustedError:

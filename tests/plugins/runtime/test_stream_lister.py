@@ -1,5 +1,8 @@
 """StreamLister: the publisher's own source first, otherwise Kinesis; how long records are kept (S5)."""
 
+import socket
+from contextlib import suppress
+
 import pytest
 
 from recordpublisher.plugins.host.manager import load_registry
@@ -105,6 +108,33 @@ def test_a_region_of_an_arn_that_cannot_be_reached_is_named():
         RetriesExhaustedError, match=r"ListShards failed .*the endpoint is that of the region eu-west-1, or of AWS"
     ):
         run_virtual(made.list_shards("orders"))
+
+
+REFUSED = TransientError("ListShards", "EndpointConnectionError", "connection refused")
+OF_RUN = {"aws.region": "eu-west-1", "flink.shard.getrecords.maxretries": 200}
+
+
+def started_with(client, properties):
+    """How often a lister called until it gave up or succeeded, at its first call."""
+    made = StreamLister(Factory(), Properties(properties), stream_names(ARN), VirtualClock(), client)
+    with suppress(RetriesExhaustedError):
+        run_virtual(made.list_shards("orders"))
+    return len(client.asked)
+
+
+def test_a_service_that_is_away_at_the_start_is_waited_for_as_in_the_run():
+    assert started_with(Client(*[REFUSED] * 100), OF_RUN) == 101
+    assert started_with(Client(*[REFUSED] * 100), {"aws.region": "eu-west-1"}) == 4
+
+
+def test_an_endpoint_that_dns_does_not_know_is_tried_a_few_times_at_the_start():
+    unknown = TransientError("ListShards", "EndpointConnectionError", "no")
+    unknown.__cause__ = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    dns_is_away = TransientError("ListShards", "EndpointConnectionError", "no")
+    dns_is_away.__cause__ = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    assert started_with(Client(*[unknown] * 100), OF_RUN) == 4
+    assert started_with(Client(*[dns_is_away] * 100), OF_RUN) == 101
 
 
 def test_the_oldest_retained_time_follows_from_the_retention_period():  # S5

@@ -42,6 +42,12 @@ class Service:
         self.token = request.headers.get("X-Amz-Security-Token")
         return web.json_response({"Shards": []})
 
+    async def pod_identity(self, request):
+        """The agent of EKS Pod Identity, which reads the pod's token."""
+        self.pod_token = request.headers["Authorization"]
+        names = {"AccessKeyId": "PODKEY", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+        return web.json_response(names)
+
     async def _sts(self, request):
         parameters = dict(await request.post())
         self.sts_requests.append(parameters)
@@ -59,6 +65,7 @@ async def service():
     stub = Service()
     app = web.Application()
     app.router.add_post("/", stub.handle)
+    app.router.add_get("/v1/credentials", stub.pod_identity)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -169,6 +176,25 @@ async def test_a_web_identity_token_is_exchanged_for_a_role(tmp_path):
         await list_with(stub, **{"": "WEB_IDENTITY_TOKEN", ".role.stsendpoint": stub.url, **role})
     assert stub.signed_by == ["ROLEKEY"]
     assert stub.sts_requests[0]["WebIdentityToken"] == "the-token"
+
+
+async def test_the_default_reads_what_eks_pod_identity_sets_in_a_pod(monkeypatch, tmp_path):
+    (tmp_path / "token").write_text("the-token")
+    async with service() as stub:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{stub.url}/v1/credentials")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        await list_with(stub)
+    assert (stub.signed_by, stub.pod_token) == (["PODKEY"], "the-token")
+
+
+async def test_the_default_reads_what_a_service_account_with_a_role_sets_in_a_pod(monkeypatch, tmp_path):
+    (tmp_path / "token").write_text("the-token")
+    async with service() as stub:
+        monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+        monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/reader")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", stub.url)
+        await list_with(stub)
+    assert (stub.signed_by, stub.sts_requests[0]["WebIdentityToken"]) == (["ROLEKEY"], "the-token")
 
 
 @pytest.mark.parametrize(

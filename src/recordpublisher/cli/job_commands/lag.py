@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.publishers.clock import SystemClock
@@ -111,7 +110,7 @@ def _grace_seconds(given: float | None, properties: Properties) -> float:
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
     positions = positions_of(properties, use_sink)
     if positions is None and is_job:
-        print_note(f"{without_positions(Sink, properties)}. Shown is what arrives in each shard")
+        print_note(f"{without_positions(None, properties)}. Shown is what arrives in each shard")
     return positions
 
 

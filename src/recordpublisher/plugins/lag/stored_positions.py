@@ -62,9 +62,9 @@ def stores_positions(sink: type[Sink]) -> bool:
     return sink.stored_positions is not Sink.stored_positions
 
 
-def without_positions(sink: type[Sink], properties: Properties) -> str:
-    """What a restart does to a job that stores no positions, and what helps; empty for one that does."""
-    if properties.value(STATE_URI) is not None or stores_positions(sink):
+def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
+    """What a restart does to a job that stores no positions, and what helps; empty for one that does. `sink`: None where it is not known."""
+    if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
         return ""
     start = properties.value(INITIAL_POSITION)
     loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}

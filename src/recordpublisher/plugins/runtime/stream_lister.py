@@ -31,16 +31,14 @@ from recordpublisher.publishers.polling.shard_probe import (
 )
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.access import ENDPOINT
-from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries, tries_logged
 from recordpublisher.publishers.shards import Shard, first_unlisted_range
 from recordpublisher.publishers.stream_arns import arn_of
 
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
-FIRST_RETRIES = 3
-"""Retries until the first success."""
 COMPLETE_LISTING_TRIES = 5
 """How often a first listing that lacks open shards is repeated, about once a second: ListShards is consistent within seconds."""
 UNREACHABLE = "EndpointConnectionError"
@@ -76,7 +74,9 @@ class StreamLister:
         self._properties = properties
         self._names = names
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
-        self._first_policy = replace(self._policy, max_retries=min(self._policy.max_retries, FIRST_RETRIES))
+        few = replace(self._policy, max_retries=min(self._policy.max_retries, FEW_RETRIES))
+        as_reads = GETRECORDS_RETRIES.policy(properties)
+        self._first_policy = max(few, as_reads, key=lambda policy: policy.longest_seconds(0))
         self._has_succeeded = False
         self._clock = clock
         self._client = client
@@ -201,10 +201,13 @@ class StreamLister:
             return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call with retries. Until the first success there are few for an unreachable endpoint: its setting may be wrong."""
+        """Call with retries: until the first success a few, or as many as for GetRecords, where these last longer. An endpoint that DNS
+        does not know is tried a few times only: its setting may be wrong."""
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
-            result = await call_with_retries(call, policy, on_retry=self._log_retry)
+            result = await call_with_retries(
+                call, policy, on_retry=tries_logged(log, policy, self._retry_level), needs_few=self._may_be_mistyped
+            )
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
@@ -218,8 +221,8 @@ class StreamLister:
         region = kinesis.region_of(self._properties, self._names.values())
         return f"the endpoint is that of the region {region}, or of AWS_ENDPOINT_URL or a profile if they name one"
 
-    def _log_retry(self, error: TransientError) -> None:
-        log.log(self._retry_level, "%s; retrying", error)
+    def _may_be_mistyped(self, error: TransientError) -> bool:
+        return not self._has_succeeded and kinesis.is_host_unknown(error)
 
     def _kinesis_client(self) -> kinesis.KinesisClient:
         streams = list(self._names.values())

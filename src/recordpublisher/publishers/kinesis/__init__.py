@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from .client import KinesisClient
     from .credentials import session_with_credentials
     from .endpoint import endpoint_of, region_of
-    from .error_mapping import translate_errors
+    from .error_mapping import is_host_unknown, translate_errors
 
 _LAZY = {
     "KinesisClient": ".client",
     "endpoint_of": ".endpoint",
+    "is_host_unknown": ".error_mapping",
     "region_of": ".endpoint",
     "session_with_credentials": ".credentials",
     "translate_errors": ".error_mapping",
@@ -33,6 +34,7 @@ __all__ = [
     "RecordDistribution",
     "call_with_retries",
     "endpoint_of",
+    "is_host_unknown",
     "region_of",
     "run_sync",
     "session_with_credentials",

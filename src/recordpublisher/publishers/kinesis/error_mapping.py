@@ -1,6 +1,7 @@
 """Maps every error of the service, the SDK and the network to a class of `errors.py`."""
 
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,17 +158,29 @@ def _from_transport(api: str, error: Exception) -> KinesisError:
         return FatalKinesisError(
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {ca_bundle.CA_BUNDLE_HINT}"
         )
+    if is_host_unknown(error):
+        return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
     message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, message)
 
 
-def _is_bad_certificate(error: BaseException | None) -> bool:
+def is_host_unknown(error: BaseException) -> bool:
+    """Whether DNS knows no such host; False while DNS itself does not answer."""
+    codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
+
+
+def _is_bad_certificate(error: BaseException) -> bool:
+    kinds = (ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError)
+    return any(isinstance(cause, kinds) for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from; the SDK keeps that in `kwargs`."""
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-            return True
+        yield error
         inner = getattr(error, "kwargs", {}).get("error")
         error = inner if isinstance(inner, BaseException) else error.__cause__
-    return False
 
 
 _NO_CREDENTIALS_FOUND = (

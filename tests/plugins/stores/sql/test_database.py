@@ -90,6 +90,13 @@ async def test_a_database_that_is_asked_once_was_not_tried_again(caplog):
     assert not caplog.records
 
 
+async def test_a_host_that_dns_does_not_know_is_tried_a_few_times_and_named():
+    error = await failure_of("postgresql://me@nohost.invalid/shop", **{"flink.sql.transaction.maxretries": 1_000})
+
+    assert "nohost.invalid" in str(error)
+    assert str(error).endswith("; check the host in 'flink.sink.sql.uri'")
+
+
 async def test_a_path_of_sqlite_that_cannot_be_opened_fails_at_once(tmp_path, caplog):
     error = await failure_of(f"sqlite:///{tmp_path}/no/such/folder/a.db")
 

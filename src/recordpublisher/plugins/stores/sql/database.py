@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,15 +14,13 @@ from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaust
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.retry import call_with_retries, tries_logged
 
 from .engines import engine_of, on_connect
-from .error_kinds import first_error, is_permanent, is_transient
+from .error_kinds import first_error, is_permanent, is_transient, names_unknown_host
 
 log = logging.getLogger("recordpublisher.database")
 T = TypeVar("T")
-_LOG_SECONDS = 10.0
-"""Between two log lines about one transaction that is tried again."""
 
 
 class Database:
@@ -44,6 +41,7 @@ class Database:
         self._engine = engine_of(uri, key)
         on_connect(self._engine, self._set_session_name)
         self._policy = SQL_RETRIES.policy(properties)
+        self._has_connected = False
         self._thread: ThreadPoolExecutor | None = None
 
     def name_session(self, name: str) -> None:
@@ -56,22 +54,18 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
         although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
-        tries, log_at, clock = count(1), float("-inf"), asyncio.get_running_loop().time
-
-        def log_retry(error: TransientError) -> None:
-            nonlocal log_at
-            number = next(tries)
-            if clock() >= log_at:
-                log.warning("%s; try %d of %d, trying again", error, number, self._policy.max_retries + 1)
-                log_at = clock() + _LOG_SECONDS
-
         try:
             return await call_with_retries(
-                lambda: self.in_thread(lambda: self._attempt(work)), self._policy, on_retry=log_retry
+                lambda: self.in_thread(lambda: self._attempt(work)),
+                self._policy,
+                on_retry=tries_logged(log, self._policy),
+                needs_few=self._may_be_mistyped,
             )
         except RetriesExhaustedError as error:
             if not self._policy.max_retries:
                 raise
+            if isinstance(error.__cause__, TransientError) and self._may_be_mistyped(error.__cause__):
+                raise RetriesExhaustedError(f"{error.__cause__}; check the host in '{self._key}'") from error.__cause__
             tried = f"tried {self._policy.max_retries + 1} times"
             remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
             raise RetriesExhaustedError(f"{error.__cause__}; {tried}; {remedy}") from error.__cause__
@@ -116,9 +110,14 @@ class Database:
     def _set_session_name(self, cursor: Any) -> None:
         cursor.execute("SELECT set_config('application_name', %s, false)", [self._session_name or "recordpublisher"])
 
+    def _may_be_mistyped(self, error: TransientError) -> bool:
+        cause = error.__cause__
+        return not self._has_connected and isinstance(cause, DBAPIError) and names_unknown_host(cause)
+
     def _attempt(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._engine.begin() as connection:
+                self._has_connected = True
                 return work(connection)
         except DBAPIError as raised:
             error = first_error(raised)

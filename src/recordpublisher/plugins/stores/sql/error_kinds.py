@@ -25,6 +25,9 @@ _PERMANENT_OF_SQLITE = {
 _PERMANENT_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """Of PostgreSQL while it connects: then the client library knows no SQLSTATE."""
 
+_UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
+"""Of psycopg, and of the client library."""
+
 
 def is_about_the_row(error: Exception) -> bool:
     """Whether the error of an insert in a savepoint is the row's fault: the connection lives, and nothing else is wrong (S7)."""
@@ -48,6 +51,12 @@ def is_permanent(error: DBAPIError) -> bool:
         not state and isinstance(error, OperationalError) and any(word in str(error.orig) for word in _PERMANENT_WORDS)
     )
     return state.startswith(_PERMANENT) or is_told
+
+
+def names_unknown_host(error: DBAPIError) -> bool:
+    """Whether DNS knows no such host; False while DNS itself does not answer."""
+    words = str(error.orig)
+    return any(start in words for start in _UNKNOWN_HOST) and "Temporary failure" not in words
 
 
 def is_transient(error: DBAPIError) -> bool:
