@@ -51,7 +51,7 @@ def test_named_files_exist(page):
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_named_properties_are_declared(page):
     known = {key for declared in declared_properties() for key in (declared.key, *declared.aliases)}
-    for key in re.findall(r"`?((?:flink|aws)\.[a-z][\w.]*\w)", page.read_text()):
+    for key in re.findall(r"\b((?:flink|aws)\.[a-z][\w.]*\w)", page.read_text()):
         is_known = key in known or any(one.startswith(f"{key}.") or one.startswith(f"{key}[") for one in known)
         is_below = any(key.startswith(one) or f"{key}." == one for one in known if one.endswith("."))
         assert (

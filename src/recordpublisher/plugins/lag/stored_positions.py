@@ -63,7 +63,7 @@ def stores_positions(sink: type[Sink]) -> bool:
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
-    """What a restart does to a job that stores no positions, and what helps; empty for one that does. `sink`: None where it is not known."""
+    """What a restart does to a job that stores no positions, and what helps; empty for one that does. `sink`: None: not known."""
     if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
         return ""
     start = properties.value(INITIAL_POSITION)
