@@ -89,10 +89,19 @@ class ShardLifecycle(ShardListener):
 
     def start_readers(self) -> None:
         """Start every reader that may start now; complete the run if nothing is left to read."""
-        if not self._completion.is_running:
-            return
-        started = self._readers.start_ready()
-        self._ended_parents.update()
+        if self._completion.is_running:
+            started = self._readers.start_ready(self._table)
+            self._ended_parents.update()
+            self._after_start(started)
+
+    def _start_children_of(self, ended: str) -> None:
+        """What `start_readers` does, for the children of this shard (`Shard.key`): when thousands end together, each is looked at once."""
+        if self._completion.is_running:
+            started = self._readers.start_ready(self._table.own_children_of(ended))
+            self._ended_parents.update_parents_of_children(ended)
+            self._after_start(started)
+
+    def _after_start(self, started: Sequence[ShardEntry]) -> None:
         self._ended_parents.on_readers_started(started)
         is_bounded_and_closed = self._run.ends_without_open_shards and not any(entry.is_open for entry in self._table)
         if is_bounded_and_closed or self._table.is_exhausted:
@@ -146,7 +155,7 @@ class ShardLifecycle(ShardListener):
         log.info("shard %s has ended, children: %s", entry.key, children, extra=about(entry.key))
         self._request_checkpoint()
         self._ended_parents.on_shard_ended(entry)
-        self.start_readers()
+        self._start_children_of(entry.key)
 
     def on_removed(self, key: str) -> None:
         """A shard was removed from the table."""

@@ -28,7 +28,7 @@ def test_a_tip_is_confirmed_beside_the_position():  # S5
 
 def test_children_wait_for_both_parents():  # S2
     made = table(shard("a"), shard("b"), shard("c", "a", "b"))
-    assert [each.key for each in made.ready_to_start()] == ["s/a", "s/b"]
+    assert [entry.key for entry in made if made.may_start(entry)] == ["s/a", "s/b"]
     in_stage(made["s/a"], ShardStage.ENDED)
     assert not made.parents_finished(shard("c", "a", "b"))
     in_stage(made["s/b"], ShardStage.ENDED)
@@ -70,10 +70,22 @@ def test_a_child_waits_for_a_parent_that_was_not_listed_yet():  # S2: the other 
     made = table(shard("a"), shard("c", "a", "b"))
     in_stage(made["s/a"], ShardStage.ENDED)
     made.update_listing("s", [shard("a")])
-    assert made.ready_to_start() == []
+    assert not any(map(made.may_start, made))
     made.update_listing("s", [shard("a"), shard("c", "a", "b")])
 
-    assert [each.key for each in made.ready_to_start()] == ["s/c"]
+    assert [entry.key for entry in made if made.may_start(entry)] == ["s/c"]
+
+
+def test_children_are_those_of_listed_shards_whoever_owns_them():
+    made = table(shard("a"), shard("c", "a", "b"))
+    made.add_listed([shard("d", "a"), shard("e", "c")])
+    assert [child.shard_id for child in made.children_of("s/a")] == ["c", "d"]
+    assert made.own_children_of("s/a") == [made["s/c"]]
+    made.remove("s/d")
+    assert [child.shard_id for child in made.children_of("s/a")] == ["c"]
+    made.remove_stream("s")
+
+    assert made.children_of("s/a") == made.children_of("s/b") == made.children_of("s/c") == []
 
 
 def test_a_child_begins_at_the_lowest_watermark_of_its_parents():  # W5

@@ -1,7 +1,7 @@
 """ReadTasks: one reading task for each shard; parents are read before their children (S2)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
@@ -41,18 +41,18 @@ class ReadTasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
 
-    def start_ready(self) -> list[ShardEntry]:
-        """Start a reader for every shard that may be read and has none. Returns those shards.
+    def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
+        """Start a reader for each of these shards that may be read and has none. Returns those shards.
 
         A shard that was stopped while it waited starts without a reader: otherwise its stored position would say that it waits.
         """
         started: list[ShardEntry] = []
-        for entry in self._table.ready_to_start():
-            # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents (W5).
-            entry.start_reading(self._table.inherited_watermark(entry.shard, self._last_watermark))
-            started += self._started(entry)
-        for entry in self._table:
-            if entry.needs_reader and entry.key not in self._tasks:
+        for entry in entries:
+            if self._table.may_start(entry):
+                # A child counts for watermarks from the moment it may start, at the lowest watermark of its parents (W5).
+                entry.start_reading(self._table.inherited_watermark(entry.shard, self._last_watermark))
+                started += self._started(entry)
+            elif entry.needs_reader and entry.key not in self._tasks:
                 entry.start_reading()
                 started += self._started(entry)
         self._intake.share_among(len(self._tasks))

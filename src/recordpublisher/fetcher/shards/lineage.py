@@ -41,6 +41,27 @@ def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[s
     return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
-def children_of(parent: Shard, listed: Iterable[Shard]) -> list[Shard]:
-    """The listed children of a shard."""
-    return [child for child in listed if child.stream == parent.stream and parent.shard_id in child.parents]
+class Children:
+    """The children among known shards, by their parents: nobody looks through all shards for them."""
+
+    def __init__(self, shards: Iterable[Shard] = ()) -> None:
+        self._by_parent: dict[str, dict[str, Shard]] = {}
+        for shard in shards:
+            self.add(shard)
+
+    def add(self, shard: Shard) -> None:
+        """This shard is known from now on."""
+        for parent in parent_keys(shard):
+            self._by_parent.setdefault(parent, {})[shard.key] = shard
+
+    def remove(self, shard: Shard) -> None:
+        """This shard is forgotten."""
+        for parent in parent_keys(shard):
+            siblings = self._by_parent.get(parent, {})
+            siblings.pop(shard.key, None)
+            if not siblings:
+                self._by_parent.pop(parent, None)
+
+    def of(self, parent: str) -> list[Shard]:
+        """The known children of a parent (`Shard.key`)."""
+        return list(self._by_parent.get(parent, {}).values())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..watermark_functions import inherited_watermark
-from .lineage import parent_keys, parents_ended
+from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_state import ShardState
 
@@ -23,6 +23,8 @@ class ShardTable:
         self._listener: ShardListener = NO_LISTENER
         self._entries: dict[str, ShardEntry] = {}
         self._listed: dict[str, Shard] = {}
+        self._children = Children()
+        """Of the listed shards."""
         self._last_listing: dict[str, set[str]] = {}
         self._unlisted: set[str] = set()
         """Shards that dropped out of the listing and cannot be removed yet."""
@@ -50,14 +52,18 @@ class ShardTable:
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
         """Remember listed shards, whoever owns them. Returns the new ones. A shard that was read to its end before is not new."""
-        known = self._listed.keys() | self._finished_before
-        fresh = [shard for shard in shards if shard.key not in known]
-        self._listed.update({shard.key: shard for shard in fresh})
+        fresh = [shard for shard in shards if shard.key not in self._listed and shard.key not in self._finished_before]
+        for shard in fresh:
+            self._remember(shard)
         return fresh
 
     def listed_shards(self) -> dict[str, Shard]:
         """Every listed shard by key, whoever owns it."""
         return self._listed
+
+    def children_of(self, parent: str) -> list[Shard]:
+        """The listed children of a shard (`Shard.key`), whoever owns them."""
+        return self._children.of(parent)
 
     def add(
         self, shard: Shard, state: ShardState, *, owned_since_ms: int | None = None, taken_over_below: int | None = None
@@ -71,13 +77,17 @@ class ShardTable:
             taken_over_below=taken_over_below,
         )
         self._entries[shard.key] = entry
-        self._listed.setdefault(shard.key, shard)
+        self._remember(shard)
         self._listener.on_added(entry)
         return entry
 
-    def ready_to_start(self) -> list[ShardEntry]:
-        """Waiting shards whose parents are finished; after a merge both (S2)."""
-        return [entry for entry in self if entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)]
+    def own_children_of(self, parent: str) -> list[ShardEntry]:
+        """The children of a shard (`Shard.key`) that this subtask owns."""
+        return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
+
+    def may_start(self, entry: ShardEntry) -> bool:
+        """Whether it waits, and its parents are finished; after a merge both (S2)."""
+        return entry.stage is ShardStage.WAITING and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
         """Whether the last record of every parent was emitted.
@@ -151,7 +161,8 @@ class ShardTable:
             if self._entries[key].stage is ShardStage.ENDED:
                 self._finished_before.add(key)
             self._remove_entry(key)
-        self._listed.pop(key, None)
+        if key in self._listed:
+            self._children.remove(self._listed.pop(key))
         self._unlisted.discard(key)
 
     def remove_stream(self, stream: str) -> dict[str, ShardState]:
@@ -159,13 +170,19 @@ class ShardTable:
         states = {entry.key: entry.snapshot_state for entry in self if entry.shard.stream == stream}
         for key in states:
             self._remove_entry(key)
-        self._listed = {key: shard for key, shard in self._listed.items() if shard.stream != stream}
+        for shard in [shard for shard in self._listed.values() if shard.stream == stream]:
+            self._children.remove(self._listed.pop(shard.key))
         self._last_listing.pop(stream, None)
         return states
 
     def forget_finished(self, stream: str) -> None:
         """The stream was deleted: shards of a later one of its name are others."""
         self._finished_before = {key for key in self._finished_before if key.rpartition("/")[0] != stream}
+
+    def _remember(self, shard: Shard) -> None:
+        if shard.key not in self._listed:
+            self._listed[shard.key] = shard
+            self._children.add(shard)
 
     def _remove_entry(self, key: str) -> None:
         self._entries.pop(key).remove()

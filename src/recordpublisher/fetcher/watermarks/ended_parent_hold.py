@@ -7,7 +7,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.shards import Shard
 
 from ..coordination.watermark_tracker import WatermarkTracker
-from ..shards.lineage import children_of
+from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry, ShardStage
 from ..shards.shard_table import ShardTable
 from ..watermark_functions import holds_after_end
@@ -76,20 +76,29 @@ class EndedParentHold:
 
     def update(self) -> None:
         """Decide for every ended shard whether it still holds the watermark."""
-        for key, ended in tuple(self._ended.items()):
-            if key not in self._table:
-                del self._ended[key]
-                continue
-            entry = self._table[key]
-            children = children_of(entry.shard, self._table.listed_shards().values())
-            waited_seconds = self._clock.monotonic() - ended.at
-            if waited_seconds >= self._timeout_seconds or self._is_complete(entry, children, ended):
-                del self._ended[key]
-                holds = False
-            else:
-                has_unread_child = any(map(self._could_be_read_but_is_not, children))
-                holds = holds_after_end(bool(children), has_unread_child, waited_seconds, self._timeout_seconds)
-            entry.await_children(holds)
+        for key in tuple(self._ended):
+            self._update(key)
+
+    def update_parents_of_children(self, parent: str) -> None:
+        """The same for an ended shard, and for those that have a child in common with it: its end concerns no others."""
+        children = self._table.children_of(parent)
+        for key in {parent}.union(*map(parent_keys, children)) & self._ended.keys():
+            self._update(key)
+
+    def _update(self, key: str) -> None:
+        if key not in self._table:
+            del self._ended[key]
+            return
+        entry, ended = self._table[key], self._ended[key]
+        children = self._table.children_of(key)
+        waited_seconds = self._clock.monotonic() - ended.at
+        if waited_seconds >= self._timeout_seconds or self._is_complete(entry, children, ended):
+            del self._ended[key]
+            holds = False
+        else:
+            has_unread_child = any(map(self._could_be_read_but_is_not, children))
+            holds = holds_after_end(bool(children), has_unread_child, waited_seconds, self._timeout_seconds)
+        entry.await_children(holds)
 
     def _is_complete(self, entry: ShardEntry, children: list[Shard], ended: _EndedShard) -> bool:
         """Whether every child has a reader, or there are no children: a closed shard would have been listed with them.

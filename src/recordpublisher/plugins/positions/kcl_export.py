@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
-from recordpublisher.fetcher.shards.lineage import children_of
+from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -48,13 +48,14 @@ def leases_from_states(
     if start.type is PositionType.LATEST and restored.pinned_ms is not None:
         start = StartingPosition.at_timestamp(restored.pinned_ms)
     states = initial_states(listed, restored, start)
+    listed_children = Children(listed)
     exported = []
     for shard in listed:
         state = states[shard.key]
         if state.ended and shard.key not in restored.shards and not _is_open(rows, shard):
             continue  # an ancestor that ended long ago: the KCL has deleted such a lease, or knows its end
         checkpoint, sub_sequence = _checkpoint_of(shard.key, state)
-        children = tuple(child.shard_id for child in children_of(shard, listed)) if state.ended else ()
+        children = tuple(child.shard_id for child in listed_children.of(shard.key)) if state.ended else ()
         lease = KclLease(
             shard_id=shard.shard_id,
             checkpoint=checkpoint,
