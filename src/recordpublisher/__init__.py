@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .plugins.deserializers.protobuf import Protobuf
     from .plugins.host.hookspecs import hookimpl
     from .plugins.metrics.export import export_metrics
+    from .plugins.runtime.aws_lambda.handler import lambda_handler
     from .plugins.runtime.data_fetcher import DataFetcher
     from .plugins.runtime.streaming import consume, stream
     from .plugins.sinks.callback import CallbackSink
@@ -83,6 +84,7 @@ _NAMES = {
     ".plugins.host.hookspecs": "hookimpl",
     ".plugins.metrics.export": "export_metrics",
     ".plugins.runtime.data_fetcher": "DataFetcher",
+    ".plugins.runtime.aws_lambda.handler": "lambda_handler",
     ".plugins.runtime.streaming": "consume stream",
     ".plugins.sinks.callback": "CallbackSink",
     ".plugins.sinks.files.jsonl": "JsonlSink",
@@ -117,6 +119,7 @@ __all__ = [
     "DataFetcher",
     "consume",
     "stream",
+    "lambda_handler",
     "export_metrics",
     "Alarm",
     "AlarmKind",

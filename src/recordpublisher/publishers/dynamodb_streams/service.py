@@ -1,8 +1,6 @@
 """DynamoDB Streams as a PollingService, the five calls that polling needs; and the factory of its publishers."""
 
-import base64
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -19,12 +17,11 @@ from ..properties.groups.polling import DYNAMODB_EMPTY_READS
 from ..properties.properties import Properties
 from ..records import UserRecord
 from ..shards import HashRange, Shard
+from .changes import record_of_change
 
 T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords here."""
-MOST_DIGITS = 40
-"""Of a sequence number (API reference of DynamoDB Streams)."""
 
 
 class DynamoDbStreams:
@@ -64,7 +61,7 @@ class DynamoDbStreams:
             following = response.get("NextShardIterator")
             if following is not None and not isinstance(following, str):
                 raise TypeError(f"the iterator {following!r}")
-            return [*map(_record, response["Records"])], following
+            return [*map(record_of_change, response["Records"])], following
 
         records, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
         empty_reads = 0 if records else int(empty) + 1
@@ -127,22 +124,6 @@ class DynamoDbStreams:
 
 def _arns_by_label(response: dict[str, Any]) -> dict[str, str]:
     return {stream["StreamLabel"]: stream["StreamArn"] for stream in response["Streams"]}
-
-
-def _record(change: dict[str, Any]) -> UserRecord:
-    """A change as a record: its partition key is the item's key, its data the change in DynamoDB's JSON."""
-    item = change["dynamodb"]
-    arrival = item["ApproximateCreationDateTime"].timestamp()
-    data = {**change, "dynamodb": {**item, "ApproximateCreationDateTime": arrival}}
-    key = json.dumps(item["Keys"], sort_keys=True, default=_base64)
-    sequence = item["SequenceNumber"]
-    if not (sequence.isascii() and sequence.isdecimal() and len(sequence) <= MOST_DIGITS):
-        raise ValueError(f"the sequence number {sequence[:50]!r}")
-    return UserRecord(json.dumps(data, default=_base64).encode(), sequence, arrival, key)
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:

@@ -176,6 +176,10 @@ class MapSink(Sink[V]):
         self._ready.learn(checkpoint.state)
         return self._positions.handled_state(checkpoint.state)
 
+    def handled(self, state: State) -> State:
+        """`state`, for each shard up to the first record that is not handled; also after a record has failed the job."""
+        return self._positions.handled_state(state)
+
     def has_given_up(self, shard: str) -> bool:
         """Whether records of the shard were dropped, and all before them are handled."""
         return self._positions.has_given_up(shard)

@@ -1,0 +1,138 @@
+"""`rp.lambda_handler`: MapSink's handler as a function of AWS Lambda."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from recordpublisher.consumer.deserialization import DeserializerArgument
+from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.sinks.map import MapSink
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError
+from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.log_fields import about
+from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.records import UserRecord, V
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import Shard
+
+from ..arguments import checked_properties
+from ..background_loop import BackgroundLoop
+from ..batch_decoration import batch_decorator_factory
+from ..short_errors import SHORT_ERRORS
+from .events import records_by_shard
+
+log = logging.getLogger("recordpublisher.lambda")
+SPARE_SECONDS = 1.0
+"""So long before the function's time is up it answers."""
+
+
+def lambda_handler(
+    handler: Callable[..., Any],
+    properties: Mapping[str, object] | None = None,
+    *,
+    deserializer: DeserializerArgument[V] | None = None,
+    **options: Any,
+) -> Callable[[Any, Any], dict[str, Any]]:
+    """A function for AWS Lambda that calls `handler` for each record of an event from Kinesis or DynamoDB Streams, as `MapSink` does.
+
+    `handler` and `options` (`ordering`, `concurrency`, `retries`, `timeout`, `on_failure`, ...) are those of `MapSink`, `properties` and
+    `deserializer` those of `DataFetcher`. KPL aggregates are taken apart. A change of a table is a record as with
+    `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
+
+    The function returns `{"batchItemFailures": [...]}`, with the first record that is not handled, where one has failed or the function's
+    time is almost up. Lambda sends the shard's records from that one on again, so some are handled twice, and none is lost. The event
+    source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`: without it Lambda takes any answer for a success. What
+    becomes of a record that fails again and again is set there, too (retries, bisecting, on-failure destination).
+
+    Raises: ConfigurationError for invalid arguments; the function raises it for another event.
+    """
+    with SHORT_ERRORS:
+        given = checked_properties(properties, {}, deserializer=deserializer)
+        given.check()
+        if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_POISON)):
+            reason = "the event source mapping has an on-failure destination"
+            raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
+        MapSink(handler, **options)  # raises for what is invalid
+        own = None if isinstance(deserializer, str) else deserializer
+        decorator_for = batch_decorator_factory(load_registry(), given, own)
+    loops: list[BackgroundLoop] = []
+
+    def function(event: Any, context: Any = None) -> dict[str, Any]:
+        if not loops:  # handlers keep their connections from one call to the next
+            loops.append(BackgroundLoop("rp.lambda_handler").__enter__())
+        failures = []
+        for shard, records in records_by_shard(event).items():
+            invocation = _Invocation(shard, records, decorator_for(shard, ShardMetrics()), MapSink(handler, **options))
+            number = loops[0].run(invocation.first_unhandled(_seconds_of(context)))
+            failures += [{"itemIdentifier": number}] if number is not None else []
+        return {"batchItemFailures": failures}
+
+    return function
+
+
+def _seconds_of(context: Any) -> float | None:
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return None if remaining is None else max(0.0, remaining() / 1000 - SPARE_SECONDS)
+
+
+class _Invocation:
+    """The records of one shard in one event."""
+
+    def __init__(self, shard: Shard, records: list[UserRecord], decorator: BatchDecorator, sink: MapSink[Any]) -> None:
+        self._shard = shard
+        self._records = records
+        self._decorator = decorator
+        self._sink = sink
+
+    async def first_unhandled(self, seconds: float | None) -> str | None:
+        """Handle the records; the sequence number of the first one that is not handled, None: all are."""
+        try:
+            await self._sink.open(SinkContext())
+            async with asyncio.timeout(seconds):
+                unreadable = await self._write()
+                await self._sink.flush()
+        except TimeoutError:
+            log.warning("the function's time is almost up: %s", self._sink.waits_for(), extra=about(self._shard.key))
+        except SinkError as error:
+            log.warning("Lambda sends the records again: %s", error, extra=about(self._shard.key))
+        else:
+            return unreadable
+        finally:
+            with contextlib.suppress(SinkError):
+                await self._sink.close()
+        key, last = self._shard.key, self._records[-1].sequence_number
+        return self._number_after(self._sink.handled({"shards": {key: {"position": last}}})["shards"].get(key))
+
+    async def _write(self) -> str | None:
+        """Write what can be read; the number of the first record that cannot."""
+        last = SequenceNumber(self._records[-1].sequence_number)
+        response = ReadResponse(self._records, None)
+        batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
+        async for batch in batches:
+            await self._decorator.prepare(batch)
+            unreadable = None
+            try:
+                parts = [*self._decorator.parts(batch)]
+            except DeserializationError as error:
+                unreadable = error.sequence_number
+                parts = [*self._decorator.parts(batch.slice(0, batch.sequence_numbers.index(unreadable)))]
+            for part in parts:
+                await self._sink.write(part)
+            if unreadable is not None:
+                return unreadable
+        return None
+
+    def _number_after(self, state: Mapping[str, Any] | None) -> str | None:
+        """The first record behind the position; the one at it, if that is within an aggregate. None: there is none."""
+        if state is None:
+            return self._records[0].sequence_number
+        done = int(state["position"]) - ("subSequenceNumber" in state)
+        return next((record.sequence_number for record in self._records if int(record.sequence_number) > done), None)

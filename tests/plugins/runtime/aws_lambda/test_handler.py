@@ -1,0 +1,238 @@
+"""`rp.lambda_handler`: events as AWS documents them; nothing that is not handled is reported as done."""
+
+import asyncio
+import base64
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+
+import recordpublisher as rp
+
+from servers.kpl_aggregates import aggregate
+
+
+@dataclass
+class Order:
+    number: int
+
+
+ARN = "arn:aws:kinesis:us-east-2:123456789012:stream/orders"
+
+
+def number_of(index):
+    return str(49590338271490256608559692538361571095921575989136588898 + index)
+
+
+def kinesis_record(index, data, key="1", shard="shardId-000000000006"):
+    """A record as in Lambda's developer guide."""
+    return {
+        "kinesis": {
+            "kinesisSchemaVersion": "1.0",
+            "partitionKey": key,
+            "sequenceNumber": number_of(index),
+            "data": base64.b64encode(data).decode(),
+            "approximateArrivalTimestamp": 1545084650.987,
+        },
+        "eventSource": "aws:kinesis",
+        "eventVersion": "1.0",
+        "eventID": f"{shard}:{number_of(index)}",
+        "eventName": "aws:kinesis:record",
+        "invokeIdentityArn": "arn:aws:iam::123456789012:role/lambda-role",
+        "awsRegion": "us-east-2",
+        "eventSourceARN": ARN,
+    }
+
+
+def event(*payloads, **more):
+    return {"Records": [kinesis_record(index, data, **more) for index, data in enumerate(payloads)]}
+
+
+def failures(*indices):
+    return {"batchItemFailures": [{"itemIdentifier": number_of(index)} for index in indices]}
+
+
+class Context:
+    def __init__(self, milliseconds):
+        self.milliseconds = milliseconds
+
+    def get_remaining_time_in_millis(self):
+        return self.milliseconds
+
+
+def test_each_record_is_handled_and_none_is_reported():
+    seen = []
+
+    async def handle(record: rp.Record):
+        seen.append(record)
+
+    assert rp.lambda_handler(handle)(event(b"Hello", b"World"), Context(30_000)) == failures()
+    assert [(r.stream, r.shard_id, r.data, r.arrival_millis) for r in seen] == [
+        ("orders", "shardId-000000000006", b"Hello", 1545084650987),
+        ("orders", "shardId-000000000006", b"World", 1545084650987),
+    ]
+
+
+def test_values_have_their_type():
+    seen = []
+
+    def handle(order: Order):
+        seen.append(order)
+
+    function = rp.lambda_handler(handle, deserializer=Order)
+
+    assert function(event(b'{"number": 1}', b'{"number": 2}')) == failures()
+    assert seen == [Order(1), Order(2)]
+
+
+def failing_on(*bad):
+    async def handle(record):
+        if record.data in bad:
+            raise ValueError(record.data)
+
+    return handle
+
+
+def test_the_first_record_that_fails_is_reported():
+    function = rp.lambda_handler(failing_on(b"2"), retries=0)
+
+    assert function(event(b"0", b"1", b"2", b"3")) == failures(2)
+
+
+def test_what_is_before_a_record_that_failed_and_was_not_handled_is_reported():
+    async def handle(record):
+        if record.data == b"1":
+            raise ValueError
+        await asyncio.sleep(30)
+
+    records = [kinesis_record(0, b"0", key="a"), kinesis_record(1, b"1", key="b")]
+
+    assert rp.lambda_handler(handle, retries=0)({"Records": records}) == failures(0)
+
+
+def test_with_skip_a_record_that_fails_is_passed_over():
+    function = rp.lambda_handler(failing_on(b"1"), retries=0, on_failure="SKIP")
+
+    assert function(event(b"0", b"1", b"2")) == failures()
+
+
+def test_a_record_that_cannot_be_decoded_is_reported_after_those_before_it():
+    seen = []
+    function = rp.lambda_handler(seen.append, deserializer=Order)
+
+    assert function(event(b'{"number": 1}', b"{", b'{"number": 3}')) == failures(1)
+    assert [record.value for record in seen] == [Order(1)]
+
+
+def test_a_record_that_cannot_be_decoded_can_be_skipped():
+    seen = []
+    function = rp.lambda_handler(seen.append, {"flink.deserializer.error": "SKIP"}, deserializer=Order)
+
+    assert function(event(b'{"number": 1}', b"{", b'{"number": 3}')) == failures()
+    assert len(seen) == 2
+
+
+def test_an_aggregate_is_taken_apart_and_comes_again_as_a_whole():
+    seen = []
+
+    def handle(record):
+        seen.append(record.data)
+        if record.data == b"b":
+            raise ValueError
+
+    function = rp.lambda_handler(handle, retries=0, ordering="PER_SHARD")
+    payload = aggregate(("k", b"a"), ("k", b"b"), ("k", b"c"))
+
+    assert function(event(b"plain", payload, b"last")) == failures(1)
+    assert seen == [b"plain", b"a", b"b"]
+
+
+def test_shards_of_one_event_are_reported_apart():
+    records = [kinesis_record(index, b"%d" % index, shard=f"shardId-00000000000{index % 2}") for index in range(4)]
+    function = rp.lambda_handler(failing_on(b"1", b"2"), retries=0)
+
+    assert function({"Records": records}) == failures(2, 1)
+
+
+def test_before_the_time_is_up_the_rest_is_reported():
+    async def handle(record):
+        if record.data == b"1":
+            await asyncio.sleep(30)
+
+    began = time.monotonic()
+
+    assert rp.lambda_handler(handle)(event(b"0", b"1", b"2"), Context(1_200)) == failures(1)
+    assert time.monotonic() - began < 20
+
+
+def test_handlers_keep_their_loop_between_calls():
+    loops = set()
+
+    async def handle(record):
+        loops.add(asyncio.get_running_loop())
+
+    function = rp.lambda_handler(handle)
+    function(event(b"1"))
+    function(event(b"2"))
+
+    assert len(loops) == 1
+
+
+def test_a_change_of_a_table_is_a_record():
+    seen = []
+    change = {
+        "eventID": "c4ca4238a0b923820dcc509a6f75849b",
+        "eventName": "INSERT",
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": "us-east-1",
+        "dynamodb": {
+            "Keys": {"Id": {"N": "101"}},
+            "NewImage": {"Message": {"S": "New item!"}, "Id": {"N": "101"}},
+            "ApproximateCreationDateTime": 1428537600,
+            "SequenceNumber": "4421584500000000017450439091",
+            "SizeBytes": 26,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        },
+        "eventSourceARN": "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/2024-06-10T19:26:16.525",
+    }
+
+    assert rp.lambda_handler(seen.append, deserializer="json")({"Records": [change]}) == failures()
+    (record,) = seen
+    assert (record.stream, record.value["eventName"], record.partition_key) == (
+        "orders",
+        "INSERT",
+        '{"Id": {"N": "101"}}',
+    )
+    assert json.loads(record.data)["dynamodb"]["NewImage"] == change["dynamodb"]["NewImage"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        {},
+        {"Records": None},
+        {"Records": [{}]},
+        {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]},
+        "text",
+        {"Records": ["text"]},
+    ],
+)
+def test_another_event_is_refused(wrong):
+    with pytest.raises(rp.ConfigurationError, match="the event of a Kinesis or DynamoDB Streams event source mapping"):
+        rp.lambda_handler(print)(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_failure": "DEAD_LETTER"}, "the event source mapping has an on-failure destination"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"properties": {"flink.deserializer": "xml"}}, "flink.deserializer"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_the_first_event(options, words):
+    with pytest.raises(rp.ConfigurationError, match=words):
+        rp.lambda_handler(print, **options)
