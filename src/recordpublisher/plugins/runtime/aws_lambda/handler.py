@@ -100,7 +100,9 @@ class _Invocation:
                 unreadable = await self._write()
                 await self._sink.flush()
         except TimeoutError:
-            log.warning("the function's time is almost up: %s", self._sink.waits_for(), extra=about(self._shard.key))
+            log.warning(
+                "the function's time is almost up: %s", self._sink.unfinished().reason, extra=about(self._shard.key)
+            )
         except SinkError as error:
             log.warning("Lambda sends the records again: %s", error, extra=about(self._shard.key))
         else:
