@@ -152,6 +152,18 @@ def for_log(error: BaseException) -> BaseException | None:
     return RuntimeError(described).with_traceback(error.__traceback__)
 
 
+def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
+    """Whether code of the user has raised it, or passed it on. Installed code counts with `or_installed` only."""
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    foreign = (file for file in files if _is_foreign(file) and not file.startswith("<frozen"))
+    return any(or_installed or "site-packages" not in file for file in foreign)
+
+
+def cause_in_user_code(error: BaseException) -> BaseException | None:
+    """The first cause of the error that code of the user has raised; None: its code has no part."""
+    return next(filter(is_raised_in_user_code, _with_causes(error.__cause__)), None)
+
+
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error

@@ -63,6 +63,39 @@ def test_what_led_to_the_error_is_logged_for_debug(caplog):
     assert "the cause" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "given", [{"aws.endpoint": "http://127.0.0.1:1"}, {"flink.state.uri": "/proc/none/state"}], ids=["service", "store"]
+)
+def test_what_cannot_be_reached_is_told_without_the_calls_that_led_to_it(kinesis, given):
+    kinesis.create_stream("orders", 1)
+    with pytest.raises((rp.RetriesExhaustedError, rp.StateError)) as raised:
+        list(rp.consume("orders", {**kinesis.properties(), **given}, stop_at_tip=True))
+
+    assert shown(raised.value).count("\n") <= LINES
+
+
+def test_an_error_of_a_deserialiser_is_told_with_its_own_traceback_and_not_with_ours():
+    def deserializer(record):
+        raise KeyError("customer")
+
+    with serve_in_thread(streams={"orders": 1}) as served:
+        served.stream("orders").put(b"1")
+        with pytest.raises(rp.DeserializationError) as raised:
+            list(rp.consume("orders", served.properties(), stop_at_tip=True, deserializer=deserializer))
+
+    assert "in deserializer\n" in shown(raised.value)
+    assert shown(raised.value).count("\n") <= 3 * LINES
+
+
+def test_an_error_in_a_module_of_the_user_keeps_its_traceback(tmp_path, monkeypatch):
+    (tmp_path / "module_of_the_user.py").write_text("def handle(record):\n    pass\n\n\nlimit = 1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(rp.ConfigurationError) as raised:
+        rp.DataFetcher("orders", region="eu-west-1", sink="map", sink_map_function="module_of_the_user:handle")
+
+    assert "limit = 1 / 0" in shown(raised.value)
+
+
 def test_other_errors_keep_their_causes():
     with pytest.raises(rp.SinkError) as raised, SHORT_ERRORS:
         raise rp.SinkError("it failed") from KeyError("the cause")
