@@ -28,6 +28,10 @@ class ShardMetrics:
     """Counter: calls refused by a limit."""
     resubscribes: int = 0
     """Counter: subscriptions opened after the first."""
+    subscriptions_taken_over: int = 0
+    """Counter: subscriptions that another caller took over (F10)."""
+    subscriptions_refused: int = 0
+    """Counter: calls to subscribe that were refused since the consumer is in use."""
     iterator_refreshes: int = 0
     """Counter: shard iterators replaced because of age or expiry."""
     foreign_sub_records: int = 0

@@ -171,6 +171,8 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted("retries", "calls", "failed and retried"),
     _counted("throttles", "calls", "throttled"),
     _counted("resubscribes", "subscriptions", "opened after the first (fan-out)"),
+    _counted("subscriptionsTakenOver", "subscriptions", "taken over by another caller"),
+    _counted("subscriptionsRefused", "calls", "refused: consumer in use"),
     _counted("iteratorRefreshes", "iterators", "replaced because of age or expiry (polling)"),
     _counted("foreignSubRecords", "records", "sub-records dropped because their hash key belongs to another shard"),
     _counted(

@@ -113,5 +113,7 @@ def shard_outcome(
             behind_ms=None if behind_ms < 0 else behind_ms,
             children=entry.reading.children,
             failure=None if failure is None else str(failure),
+            taken_over=entry.metrics.subscriptions_taken_over,
+            refused=entry.metrics.subscriptions_refused,
         ),
     )

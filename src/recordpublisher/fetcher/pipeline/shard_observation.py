@@ -22,6 +22,7 @@ class ShardObservation:
     - `behind_ms`: MillisBehindLatest of the last response; None without one, or where the service does not tell.
     - `children`: what the ended shard named as its children.
     - `failure`: the error of the last call, if the read ended while it was tried again.
+    - `taken_over`, `refused`: subscriptions that another caller took over, and calls refused since the consumer is in use (F10).
     """
 
     at_tip: bool = False
@@ -32,6 +33,8 @@ class ShardObservation:
     behind_ms: int | None = None
     children: tuple[Shard, ...] = ()
     failure: str | None = None
+    taken_over: int = 0
+    refused: int = 0
 
     def had_response(self, records: int) -> bool:
         """Whether the service responded to any request of this read, which returned so many records."""
@@ -48,6 +51,8 @@ class ShardObservation:
             "millisBehindLatest": self.behind_ms,
             "children": [shard_to_json(child) for child in self.children] or None,
             "failure": self.failure,
+            "takenOver": self.taken_over or None,
+            "refused": self.refused or None,
         }
         return {name: value for name, value in entries.items() if value is not None}
 
@@ -64,6 +69,8 @@ class ShardObservation:
             behind_ms=entries.get("millisBehindLatest"),
             children=tuple(map(shard_from_json, entries.get("children", ()))),
             failure=entries.get("failure"),
+            taken_over=entries.get("takenOver", 0),
+            refused=entries.get("refused", 0),
         )
 
 

@@ -65,6 +65,7 @@ class ResubscribePolicy:
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
         """No subscription was opened: plan the next call. Raises: the error, when a retry cannot help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
+            self._metrics.add("subscriptions_refused")
             self._preemption.on_in_use(arn)
             self._wait_until_free(error)
         else:
@@ -76,6 +77,7 @@ class ResubscribePolicy:
         `was_backpressured`: the consumer had blocked us for long. This may have caused the break, so it is not counted (F5).
         """
         if isinstance(error, ResourceInUseError):
+            self._metrics.add("subscriptions_taken_over")
             self._preemption.on_preempted(arn)
             return self._wait_until_free(error)
         self._preemption.on_other_end()

@@ -6,6 +6,7 @@ from typing import Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
@@ -21,7 +22,7 @@ from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
 from .run import QueryRun, begin_run, check_location, dropped_streams, list_shards_now
 from .task_read import TaskPlan
-from .tasks import UnansweredReads, task_plans
+from .tasks import SharedConsumer, UnansweredReads, task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 
@@ -48,8 +49,10 @@ class BatchPlanner:
     """Claims that need not be loaded again: those before a first look at the shards, which ends within a second."""
     _progress: QueryProgress | None = None
     _listed_at_batch: int = 0
+    _noted_plan: str = ""
     _is_location_checked: bool = False
     _reads: UnansweredReads = field(init=False)
+    _consumer: SharedConsumer = field(default_factory=SharedConsumer)
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: QueryWarnings = field(init=False)
 
@@ -85,7 +88,7 @@ class BatchPlanner:
         self._begin_run(start)
         while True:
             claims = self._take_just_loaded() or self._load_claims(start)
-            self._reads.note(start, claims)
+            self._note_reads(start, claims)
             plan = plan_batch(start, claims, self._inputs(limit))
             step = next_step(plan, self._facts(plan, found_new))
             if step is not Decision.LIST:
@@ -149,6 +152,15 @@ class BatchPlanner:
         if claims.missing and not claims.has_token:
             self._check_may_replay(offset)
         return claims
+
+    def _note_reads(self, offset: BatchOffset, claims: BatchClaims) -> None:
+        """Once for each batch: which reads failed, and whether others use our consumer. Raises: OutageError, ConsumerError."""
+        if offset.plan == self._noted_plan:
+            return
+        self._noted_plan = offset.plan
+        self._reads.note(offset, claims)
+        consumer = self.options.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
+        self._warnings.shared_consumer(self._consumer.note(offset.shards, claims.shards, consumer), consumer)
 
     def _take_just_loaded(self) -> BatchClaims | None:
         claims, self._just_loaded = self._just_loaded, None

@@ -55,6 +55,12 @@ class QueryWarnings:
             text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
             self._warn(text, ", ".join(sorted(streams)))
 
+    def shared_consumer(self, shards: Collection[str], consumer: str) -> None:
+        """Warn that subscriptions are disturbed batch after batch, once."""
+        if shards:
+            text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
+            self._once(text, ", ".join(sorted(shards)), consumer)
+
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the claim store is not the one that the batch was planned with."""
         text = (

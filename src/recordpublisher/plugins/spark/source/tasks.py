@@ -1,13 +1,15 @@
-"""The tasks of a batch: the shards, bounds and publisher of each; and when to plan again after tasks whose reads got no answer."""
+"""The tasks of a batch: the shards, bounds and publisher of each; and what the driver counts of their reads: unanswered, disturbed ones."""
 
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.fanout.resubscribe_policy import SubscriptionPreemptionDetector
 
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from .batch_claims import BatchClaims, batch_id
+from .claim import ShardRead
 from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 from .retention import accepts_data_loss
 from .task_read import TaskPlan
@@ -92,14 +94,11 @@ class UnansweredReads:
     def __init__(self, outages: OutageWatch, clock: Clock) -> None:
         self._outages = outages
         self._clock = clock
-        self._noted_plan = ""
         self.retry_at_ms = 0
 
     def note(self, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Note how the reads of an offset's batch ended; once for each batch. Raises: OutageError."""
-        if offset.plan == self._noted_plan:
-            return
-        self._noted_plan, pauses = offset.plan, []
+        """Note how the reads of an offset's batch ended; call it once for each batch. Raises: OutageError."""
+        pauses = []
         has_response = any(read.had_response for read in claims.shards.values())
         for key, read in claims.shards.items():
             is_silent = not has_response and offset.shards[key].empty_windows >= MAX_DOUBLINGS
@@ -110,3 +109,36 @@ class UnansweredReads:
                 pauses.append(self._outages.on_failure(f"{key}: {failure}", key))
         pause = max(pauses, default=0.0) if not has_response else 0.0
         self.retry_at_ms = self._clock.now_ms() + round(pause * 1000)
+
+
+class SharedConsumer:
+    """Owns, for each shard, how often in a row another user of our consumer took over a subscription or kept us from one (F10).
+
+    A task cannot count: it sees a take-over or a refusal or two, then its window ends.
+    """
+
+    def __init__(self) -> None:
+        self._detectors: dict[str, SubscriptionPreemptionDetector] = {}
+        self._disturbed: frozenset[str] = frozenset()
+
+    def note(self, shards: Mapping[str, ShardOffset], reads: Mapping[str, ShardRead], consumer: str) -> frozenset[str]:
+        """Note the reads of a batch, once; returns the shards that are disturbed for the second time in a row, at least.
+
+        Raises: ConsumerError when too many subscriptions in a row were taken over or refused.
+        """
+        for key, read in reads.items():
+            detector = self._detectors.setdefault(key, SubscriptionPreemptionDetector(shards[key].shard))
+            for _ in range(read.seen.refused):
+                detector.on_in_use(consumer)
+            for _ in range(read.seen.taken_over):
+                detector.on_preempted(consumer)
+            if read.had_response:
+                detector.on_subscribed()
+            if read.had_response and not read.seen.taken_over:
+                detector.on_other_end()
+        before, self._disturbed = self._disturbed, frozenset(key for key, read in reads.items() if _is_disturbed(read))
+        return before & self._disturbed
+
+
+def _is_disturbed(read: ShardRead) -> bool:
+    return read.seen.taken_over > 0 or (read.seen.refused > 0 and not read.had_response)
