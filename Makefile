@@ -11,12 +11,13 @@ FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
-LONG := kills or sinks or time or simulation or faults or hostile or compare or benchmark
+LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
+SPARKS := 4.0.2 4.1.1
 
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -148,6 +149,9 @@ compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## on
 compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source, qubole's connector, and awslabs' if AWSLABS_JAR is its file: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
 	$(RESEARCH) compare.spark $(CLIENTS)
 
+spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## a short job reads and writes on older versions of PySpark: those of EMR 8 and Glue 6
+	$(BIN)/pytest -p no:cacheprovider -m versions tests/plugins/spark
+
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
 
 bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tables and the picture of research/benchmarks/README.md (twenty minutes)
@@ -236,6 +240,12 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 .venvs/truth/.installed: research/compare/truth/constraints.txt
 	test -x .venvs/truth/bin/python || $(PYTHON) -m venv .venvs/truth
 	.venvs/truth/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+$(SPARKS:%=.venvs/spark-%/.installed): .venvs/spark-%/.installed: pyproject.toml constraints.txt $(STAMP)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	grep -v -E '^(pyspark|py4j)==' constraints.txt > $(@D)/constraints.txt
+	$(BIN)/uv pip install --quiet --python $(@D)/bin/python -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*
 	touch $@
 
 .venvs/spark-3/.installed: research/compare/spark/constraints.txt

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -30,6 +29,7 @@ from .options.unknown_options import (
 from .process.driver_errors import RefusedQuery, one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
 from .source.offset import BatchOffset
+from .versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, check_reads_queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,6 +88,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def _query_reader(self, schema: Any) -> DataSourceStreamReader:
         from .columns.chosen_columns import chosen_columns
 
+        check_reads_queries()
         return KinesisStreamReader(self.query_options(), chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:

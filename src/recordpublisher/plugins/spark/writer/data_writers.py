@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from recordpublisher.plugins.sinks.kinesis.sending_pipeline import fetch_stream_summary
 from recordpublisher.publishers.clock import Clock
@@ -20,6 +20,7 @@ from recordpublisher.publishers.shards import Shard
 from ..outages import OutageWatch
 from ..process.driver_errors import one_sentence
 from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
+from ..versions import DataSourceStreamArrowWriter
 from .columns import columns_of
 from .dead_letters import check_folder, dead_letter_sink
 from .rejected_rows import RejectedRows
