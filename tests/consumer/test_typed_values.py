@@ -130,8 +130,12 @@ def test_the_argument_is_a_type_an_object_with_values_or_a_function():
     given = Json(Order)
     assert deserializer_of(given) is given
     assert isinstance(deserializer_of(lambda record: record.data), CallableDeserializer)
+
+
+@pytest.mark.parametrize("given", [7, {}, None, "json"])
+def test_anything_else_is_refused(given):
     with pytest.raises(ConfigurationError, match="a type that JSON is decoded into"):
-        deserializer_of(7)
+        deserializer_of(given)
 
 
 def test_plain_values_are_converted_into_the_type():

@@ -1,7 +1,7 @@
 """Deserializers: from bytes to values, one batch at a time."""
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -101,4 +101,5 @@ def deserializer_of(given: Any) -> Deserializer:
     """
     if is_type(given):
         return Json(given)
-    return given if callable(getattr(given, "values", None)) else CallableDeserializer(given)
+    has_values = callable(getattr(given, "values", None)) and not isinstance(given, Mapping)
+    return given if has_values else CallableDeserializer(given)
