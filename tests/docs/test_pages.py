@@ -1,6 +1,7 @@
 """What the pages point to is there: links, files, functions, properties, the example of a snapshot."""
 
 import ast
+import functools
 import json
 import re
 
@@ -63,7 +64,9 @@ def test_named_properties_are_declared(page):
         ), key
 
 
+@functools.cache
 def classes():
+    """Where each class is, and the names of its functions."""
     found = {}
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -4,6 +4,7 @@ import ast
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[2] / "src/recordpublisher"
 
@@ -37,37 +38,36 @@ def is_part_of_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and (is_self(node.value) or is_part_of_self(node.value))
 
 
-def assignments_to_others(nodes: list[ast.AST]) -> list[int]:
-    """Lines that assign to an attribute of anything but `self`."""
-    assigned = [target for node in nodes for target in targets(node)]
-    return [each.lineno for each in assigned if isinstance(each, ast.Attribute) and not is_self(each.value)]
+class Places(NamedTuple):
+    """Places of a file, each as `path:line`."""
 
-
-def places_reaching_through(nodes: list[ast.AST]) -> list[int]:
-    """Lines with `self.a.b = ...` or `self.a._b`."""
-    assigned = [target for node in nodes for target in targets(node)]
-    through = [each.lineno for each in assigned if isinstance(each, ast.Attribute) and is_part_of_self(each.value)]
-    private = [
-        node.lineno
-        for node in nodes
-        if isinstance(node, ast.Attribute) and is_part_of_self(node.value) and is_private(node.attr)
-    ]
-    return sorted({*through, *private})
+    assigning_to_others: list[str]
+    """To an attribute of anything but `self`."""
+    reaching_through: list[str]
+    """`self.a.b = ...` or `self.a._b`."""
 
 
 @functools.cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
-def found_in(folder: Path, find) -> dict[str, list[int]]:
-    found = {str(path.relative_to(SOURCE)): find(nodes_of(path)) for path in sorted(folder.rglob("*.py"))}
-    return {path: lines for path, lines in found.items() if lines}
+def places() -> Places:
+    """Those of all files, each of which is parsed once."""
+    found = Places([], [])
+    for path in sorted(SOURCE.rglob("*.py")):
+        file = path.relative_to(SOURCE)
+        for node in ast.walk(ast.parse(path.read_text())):
+            for target in targets(node):
+                if isinstance(target, ast.Attribute):
+                    if not is_self(target.value):
+                        found.assigning_to_others.append(f"{file}:{target.lineno}")
+                    if is_part_of_self(target.value):
+                        found.reaching_through.append(f"{file}:{target.lineno}")
+            if isinstance(node, ast.Attribute) and is_private(node.attr) and is_part_of_self(node.value):
+                found.reaching_through.append(f"{file}:{node.lineno}")
+    return found
 
 
 def test_in_the_fetcher_nobody_assigns_to_an_attribute_of_another_object():
-    assert found_in(SOURCE / "fetcher", assignments_to_others) == {}
+    assert [place for place in places().assigning_to_others if place.startswith("fetcher/")] == []
 
 
 def test_no_object_reaches_through_another():
-    assert found_in(SOURCE, places_reaching_through) == {}
+    assert places().reaching_through == []
