@@ -253,6 +253,19 @@ async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
     assert len(all_data(tmp_path, Parquet)) == 2
 
 
+async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
+    sink = sink_in(tmp_path, Parquet)
+    await sink.open(rp.SinkContext())
+    await sink.write(batch("1", "2"))
+    await sink.flush(rp.Checkpoint(state(2)))
+    (file,) = tmp_path.rglob("*.parquet")
+
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    with_dictionary = {column.path_in_schema for column in columns if column.has_dictionary_page}
+    assert with_dictionary == {"stream", "shard_id", "partition_key"}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
