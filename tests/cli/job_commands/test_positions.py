@@ -60,6 +60,9 @@ def results(tmp_path_factory):
             "file": ["import", str(job), "--from", f"file:{shown}", *group],
             "file --apply": ["import", str(job), "--from", f"file:{shown}", *group, "--apply"],
             "show group": ["show", str(job), *group],
+            "reset": ["reset", str(job), "--to", "TRIM_HORIZON"],
+            "reset --apply": ["reset", str(job), "--to", "latest", "--shard", SHARDS[0][7:], "--apply"],
+            "reset nowhere": ["reset", str(job), "--to", "soon"],
         }
         moved = several_commands(endpoint, *(["positions", *command] for command in moves.values()))
         return results | dict(zip(moves, moved, strict=True))
@@ -108,6 +111,7 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
         ("file target", 2, "option '--to' has the value 'file:app'; valid: kcl:TABLE"),
         ("bad target", 2, "option '--to' has the value 'kcl:'; valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
+        ("reset nowhere", 2, "option '--to' has the value 'soon'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(results, command, code, message):
@@ -122,3 +126,19 @@ def test_what_was_shown_is_imported_into_a_group_of_processes(results):
     assert results["file"].stdout.splitlines()[-1] == "Nothing was written: this was a dry run. --apply writes it."
     assert (results["file --apply"].returncode, results["file --apply"].stderr) == (0, "")
     assert results["show group"].stdout == results["show"].stdout
+
+
+def test_a_reset_shows_where_the_job_goes_on(results):
+    assert results["reset"].stdout.splitlines() == [
+        "SHARD                        THE JOB READS",
+        f"{SHARDS[0]}  from TRIM_HORIZON  reset",
+        f"{SHARDS[1]}  from TRIM_HORIZON  reset",
+        "Nothing was written: this was a dry run. --apply writes it.",
+    ]
+
+
+def test_one_shard_is_reset(results):
+    _, first, second, last = results["reset --apply"].stdout.splitlines()
+    assert first.split()[:3] == [SHARDS[0], "from", "AT_TIMESTAMP"]
+    assert second.split() == [SHARDS[1], "from", "TRIM_HORIZON"]
+    assert last.startswith("Written to ")

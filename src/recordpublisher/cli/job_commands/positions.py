@@ -1,4 +1,4 @@
-"""`recordpublisher positions`: the stored positions of a job, and moving them from a file, and from and to the KCL."""
+"""`recordpublisher positions`: the stored positions of a job; moving them from a file, from and to the KCL, and to another place."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
+    from recordpublisher.publishers.kinesis import KinesisClient
 
 positions = subcommands(
-    "Show the stored positions of a job; move them from a file, and from and to the KCL.\n\n"
+    "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
     "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
 )
 Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it nothing is written.")]
@@ -148,6 +150,52 @@ def export_positions(
     run_until_signal(move())
 
 
+@positions.command("reset")
+def reset_positions(
+    job: Job,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="TIME|TRIM_HORIZON|LATEST", help="Where to go on; a time is ISO-8601 or epoch seconds."
+        ),
+    ],
+    shards: Annotated[
+        list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be given several times.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply/--dry-run", help="Write. Without it nothing is written.")] = False,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+) -> None:
+    """Let a job go on from a time, the oldest record or the tip, instead of where it stopped. Stop it first: one that runs is fenced off.
+
+    Without --apply it shows what it would write, and writes nothing.
+
+    Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
+    """
+    from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+
+    search_current_folder()  # for a function of streams or of the sink
+    properties = read_properties(job, pairs, region, endpoint, profile)
+    start = place_named(to, properties)
+
+    async def move() -> None:
+        async with job_and_service(properties) as (positions_of_job, service, streams):
+            reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
+            plan = await reset.plan()
+            echo(
+                table(
+                    ("SHARD", "THE JOB READS", ""), [(each.shard, state_text(each.state), each.note) for each in plan]
+                )
+            )
+            if apply:
+                await reset.apply(plan)
+            echo(f"Written to {positions_of_job.place}." if apply else DRY_RUN)
+
+    run_until_signal(move())
+
+
 DRY_RUN = "Nothing was written: this was a dry run. --apply writes it."
 
 
@@ -174,11 +222,6 @@ def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
     if not name or scheme not in {form.partition(":")[0] for form in valid}:
         raise ConfigurationError(option, uri, " or ".join(valid))
     return scheme, name
-
-
-if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.file_import import FileTransfer
-    from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
@@ -219,6 +262,14 @@ async def kcl_transfer(
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """From a file of positions to the job."""
     from recordpublisher.plugins.positions.file_import import FileTransfer
+
+    async with job_and_service(properties) as (job, service, streams):
+        yield FileTransfer(job, path, service, streams, properties, is_forced)
+
+
+@asynccontextmanager
+async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
+    """The job's positions, the service and the job's streams."""
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.runtime.stream_names import streams_of
     from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
@@ -226,6 +277,6 @@ async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> 
     streams, job = streams_of(properties), JobPositions(properties)
     try:
         async with KinesisClient(properties, streams) as service:
-            yield FileTransfer(job, path, service, streams, properties, is_forced)
+            yield job, service, streams
     finally:
         await job.close()

@@ -1,0 +1,94 @@
+"""PositionsReset: lets a job that has positions go on from another place: the oldest record, the tip, or a time."""
+
+import functools
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from recordpublisher.fetcher.checkpoints.restore import initial_states
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.stream_arns import stream_name
+
+from .job_positions import ImportedPosition, JobPositions, imported_states
+
+T = TypeVar("T")
+PLACES = (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsReset:
+    """A job, and where it is to go on. `shard_ids`: the shards to reset, of all streams; empty: every shard."""
+
+    job: JobPositions
+    service: ListingPort
+    streams: Sequence[str]
+    properties: Properties
+    start: StartingPosition
+    shard_ids: Collection[str] = ()
+
+    async def plan(self) -> list[ImportedPosition]:
+        """What the job would go on from, all shards; a `note` for those that are reset.
+
+        Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
+        shard.
+        """
+        self.job.check_writable()
+        if self.properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            raise StateError(
+                "positions of a group are not reset in place: write those of `positions show --json`, changed, into a new "
+                "flink.state.uri with `positions import --from file:PATH`"
+            )
+        stored = await self.job.load()
+        stored.check_unused(is_forced=True)
+        if not stored.merged.shards:
+            raise StateError(f"the job has stored no positions: it starts where {INITIAL_POSITION.key} says")
+        known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
+        listed_ids: set[str] = set()
+        for stream in self.streams:
+            listed = await self._retried(functools.partial(self.service.list_shards, stream))
+            listed_ids |= {shard.shard_id for shard in listed}
+            chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
+            fresh = initial_states(chosen, RestoredState({}), await self._start_of(stream))
+            children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
+            for key, state in fresh.items():
+                note = "its children keep their positions" if self.shard_ids and key in children else "reset"
+                known[key] = ImportedPosition(key, "", state, note)
+        if unknown := sorted(set(self.shard_ids) - listed_ids):
+            raise ConfigurationError("--shard", unknown[0], f"a shard of {', '.join(map(stream_name, self.streams))}")
+        return sorted(known.values(), key=lambda position: position.shard)
+
+    async def apply(self, plan: Sequence[ImportedPosition]) -> None:
+        """Store the planned positions. A subtask 0 that runs is fenced off."""
+        await self.job.store(imported_states(plan))
+
+    async def _start_of(self, stream: str) -> StartingPosition:
+        """The tip as a time, so that records that come before the job starts are read (P3)."""
+        if self.start.type is not PositionType.LATEST:
+            return self.start
+        return StartingPosition.at_timestamp(
+            await self._retried(functools.partial(self.service.server_time_ms, stream))
+        )
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
+
+
+def place_named(to: str, properties: Properties) -> StartingPosition:
+    """TRIM_HORIZON, LATEST, or a time as `flink.stream.initpos.timestamp` takes it. Raises: ConfigurationError."""
+    place = to.upper()
+    if place in PLACES:
+        return StartingPosition(PositionType(place))
+    at = {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP.value, INITIAL_TIMESTAMP.key: to}
+    try:
+        return initial_position(properties.merged(at))
+    except ConfigurationError as error:
+        raise ConfigurationError("--to", to, f"{', '.join(PLACES)}, or a time such as 2026-11-26T06:00:00Z") from error

@@ -1,0 +1,154 @@
+"""A job goes on from another place: every shard or one, at the oldest record, the tip or a time."""
+
+import asyncio
+import time
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.positions.job_positions import JobPositions
+from recordpublisher.plugins.positions.reset import PositionsReset, place_named
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.positions import StartingPosition
+
+FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
+
+
+async def read(job):
+    """What a start of the job reads."""
+    sink = rp.MemorySink()
+    async with rp.DataFetcher(job["flink.streams"], job, sink=sink) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+        await fetcher.checkpoint()
+    return sorted(record.data for record in sink.records)
+
+
+async def reset(job, to, *shards, apply=True):
+    positions = JobPositions(job)
+    try:
+        async with KinesisClient(job, [job["flink.streams"]]) as service:
+            resetting = PositionsReset(positions, service, [job["flink.streams"]], job, place_named(to, job), shards)
+            plan = await resetting.plan()
+            if apply:
+                await resetting.apply(plan)
+            return plan
+    finally:
+        await positions.close()
+
+
+@pytest.fixture
+def put(kinesis, stream):
+    """Put a record into the first shard, or the second."""
+
+    def put(data, shard=FIRST):
+        key = {FIRST: "0", SECOND: str(2**127)}[shard]
+        kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey=key)
+
+    return put
+
+
+async def test_every_shard_from_the_oldest_record(job, put):
+    put(b"1")
+    put(b"2", SECOND)
+    assert await read(job) == [b"1", b"2"]
+    assert await read(job) == []
+
+    await reset(job, "trim_horizon")
+
+    assert await read(job) == [b"1", b"2"]
+
+
+async def test_one_shard_and_the_other_goes_on_where_it_was(job, put):
+    put(b"1")
+    put(b"2", SECOND)
+    await read(job)
+
+    plan = await reset(job, "TRIM_HORIZON", SECOND)
+
+    assert [each.note for each in plan] == ["", "reset"]
+    assert await read(job) == [b"2"]
+
+
+async def test_from_a_time(job, put):
+    put(b"1")
+    await read(job)
+    await asyncio.sleep(1.1)
+    at = time.time()
+    put(b"2")
+    await read(job)
+
+    await reset(job, str(at))
+
+    assert await read(job) == [b"2"]
+
+
+async def test_at_the_tip_what_came_before_is_not_read_and_what_comes_then_is(job, put):
+    put(b"0")
+    await read(job)
+    put(b"1")
+    await asyncio.sleep(1.1)
+
+    await reset(job, "LATEST")
+    put(b"2")
+
+    assert await read(job) == [b"2"]
+
+
+async def test_a_dry_run_changes_nothing(job, put):
+    put(b"1")
+    await read(job)
+
+    await reset(job, "TRIM_HORIZON", apply=False)
+
+    assert await read(job) == []
+
+
+async def test_children_of_a_shard_keep_their_positions(job, put, endpoint, kinesis, stream):
+    put(b"1")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey="1000")
+    await read(job)
+
+    plan = await reset(job, "TRIM_HORIZON", FIRST)
+
+    assert next(each.note for each in plan if each.shard.endswith(FIRST)) == "its children keep their positions"
+    assert await read(job) == [b"1"]
+
+
+async def test_a_job_without_positions_has_none_to_reset(job):
+    with pytest.raises(
+        rp.StateError, match=r"the job has stored no positions: it starts where flink.stream.initpos says"
+    ):
+        await reset(job, "LATEST")
+
+
+async def test_a_group_is_not_reset_in_place(job):
+    with pytest.raises(rp.StateError, match=r"into a new flink.state.uri"):
+        await reset(rp.Properties({**job, "flink.shard.assignment": "ELASTIC"}), "LATEST")
+
+
+async def test_an_unknown_shard_is_refused(job, put):
+    put(b"1")
+    await read(job)
+    with pytest.raises(
+        rp.ConfigurationError, match="option '--shard' has the value 'shardId-9'; valid: a shard of orders"
+    ):
+        await reset(job, "LATEST", "shardId-9")
+
+
+@pytest.mark.parametrize(
+    ("to", "place"),
+    [
+        ("latest", StartingPosition.latest()),
+        ("TRIM_HORIZON", StartingPosition.trim_horizon()),
+        ("2026-11-26T06:00:00Z", StartingPosition.at_timestamp(1_795_672_800_000)),
+        ("1795672800", StartingPosition.at_timestamp(1_795_672_800_000)),
+    ],
+)
+def test_places_are_named_as_in_properties(to, place):
+    assert place_named(to, rp.Properties({})) == place
+
+
+@pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
+def test_a_place_that_is_none_is_refused(to):
+    with pytest.raises(rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, or a time such as"):
+        place_named(to, rp.Properties({}))
