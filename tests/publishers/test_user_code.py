@@ -2,6 +2,7 @@
 
 import functools
 from abc import ABC
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +11,7 @@ from recordpublisher.publishers.user_code import (
     MAX_REASON,
     AsyncPort,
     UserFunction,
+    cause_in_user_code,
     check_user_function,
     describe_error,
     for_log,
@@ -33,6 +35,36 @@ class AsyncCall:
 )
 async def test_the_result_is_awaited_however_it_comes(function):
     assert await UserFunction("function", function, "a function")(21) == 42
+
+
+async def test_a_future_of_the_users_own_threads_is_awaited():
+    with ThreadPoolExecutor(1) as pool:
+        assert await UserFunction("function", lambda n: pool.submit(lambda: 2 * n), "a function")(21) == 42
+        with pytest.raises(ZeroDivisionError):
+            await UserFunction("function", lambda: pool.submit(lambda: 1 / 0), "a function")()
+
+
+class UnshowableError(Exception):
+    @property
+    def __notes__(self):
+        raise RuntimeError("notes")
+
+
+def test_an_error_that_python_cannot_show_is_logged_by_its_words():
+    def fail():
+        raise UnshowableError("x")
+
+    with pytest.raises(UnshowableError) as raised:
+        fail()
+    assert repr(for_log(raised.value)) == "RuntimeError('UnshowableError: x')"
+
+
+def test_an_error_that_is_its_own_cause_has_an_end():
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    assert for_log(first) is None
+    assert cause_in_user_code(first) is None
 
 
 async def test_stop_iteration_in_a_thread_becomes_an_error_that_a_future_can_hold():

@@ -11,6 +11,8 @@ Millis = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Epoch ms, or a watermark."""
 Sequence = Annotated[str, msgspec.Meta(max_length=256)]
 """A sequence number; those of Kinesis have 56 digits."""
+ShardKey = Annotated[str, msgspec.Meta(pattern="./[^/]+$")]
+"""`Shard.key`: stream and shard id."""
 WorkerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 REMEDY = "if it is not of this job, move it away; if it is, put back what was stored before"
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import sysconfig
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 
 
 class UserFunction:
-    """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be."""
+    """A function of the user. An async one is awaited; a plain one runs in a thread, and what it returns is awaited if it can be, also a
+    future of threads or processes."""
 
     def __init__(
         self,
@@ -91,6 +92,8 @@ class UserFunction:
             result = await asyncio.get_running_loop().run_in_executor(self._threads, self._call_in_thread, arguments)
         if inspect.isawaitable(result):
             return await result
+        if isinstance(result, Future):  # of a pool of the user's own
+            return await asyncio.wrap_future(result)
         if isinstance(result, _NEVER_RUN):
             refuse_never_run([result])
         return result
@@ -141,13 +144,13 @@ def was_logged(error: BaseException) -> bool:
 def for_log(error: BaseException) -> BaseException | None:
     """The error as `exc_info` of a log line; None if only this library's code has a part in it: its message says all.
 
-    In place of one whose message has no end comes another, with its traceback.
+    In place of one whose message has no end, or that cannot be shown, comes another, with its traceback.
     """
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in _with_causes(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
     described = describe_error(error)
-    if len(described) <= MAX_REASON:
+    if len(described) <= MAX_REASON and _can_be_shown(error):
         return error
     return RuntimeError(described).with_traceback(error.__traceback__)
 
@@ -164,8 +167,19 @@ def cause_in_user_code(error: BaseException) -> BaseException | None:
     return next(filter(is_raised_in_user_code, _with_causes(error.__cause__)), None)
 
 
+def _can_be_shown(error: BaseException) -> bool:
+    """Whether `logging` can: where that fails, it raises."""
+    try:
+        traceback.TracebackException.from_exception(error, lookup_lines=False)
+    except Exception:
+        return False
+    return True
+
+
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # an error can be its own cause
+        seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 

@@ -107,6 +107,7 @@ def test_the_state_of_a_sink_takes_precedence_shard_by_shard():
         ({"version": 2, "generation": 1, "shards": []}, "Expected `object`, got `array` - at `\\$.shards`"),
         ({"version": 2, "generation": 1, "shards": {"s/a": {}}}, "cannot be read"),
         (snapshot({"s/a": ShardState(START, SequenceNumber("x"))}), "cannot be read"),
+        *[(snapshot({key: ShardState(START, SequenceNumber("1"))}), "cannot be read") for key in ("a", "/a", "s/", "")],
     ],
 )
 def test_an_unreadable_snapshot_is_a_state_error(wrong, message):

@@ -1,5 +1,6 @@
 """StreamLister: the publisher's own source first, otherwise Kinesis; how long records are kept (S5)."""
 
+import asyncio
 import socket
 from contextlib import suppress
 
@@ -108,6 +109,14 @@ def test_a_region_of_an_arn_that_cannot_be_reached_is_named():
         RetriesExhaustedError, match=r"ListShards failed .*the endpoint is that of the region eu-west-1, or of AWS"
     ):
         run_virtual(made.list_shards("orders"))
+
+
+def test_a_listing_that_stays_empty_is_an_error():
+    client = Client()
+    client._answer = lambda *_: asyncio.sleep(0, [])
+
+    with pytest.raises(RetriesExhaustedError, match="ListShards names no shard of orders, 6 times in a row"):
+        run_virtual(lister(client).list_shards("orders"))
 
 
 REFUSED = TransientError("ListShards", "EndpointConnectionError", "connection refused")

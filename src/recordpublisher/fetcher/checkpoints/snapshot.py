@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import StateError
 
 from ..shards.shard_state import ShardState, StoredState
 from ..sink import State
-from ..stored_documents import Count, Millis, check_document
+from ..stored_documents import Count, Millis, ShardKey, check_document
 
 VERSION = 2
 
@@ -113,7 +113,7 @@ def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
 
 class _StoredPart(msgspec.Struct, rename="camel"):
     generation: Count
-    shards: dict[str, StoredState]
+    shards: dict[ShardKey, StoredState]
 
 
 class StoredSnapshot(_StoredPart, rename="camel"):

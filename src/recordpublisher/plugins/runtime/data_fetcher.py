@@ -201,7 +201,7 @@ class DataFetcher(Generic[V]):
             try:
                 return await self._fetcher.run_bounded(bounds)
             except FatalKinesisError as error:
-                if error.code == "InvalidArgumentException" and self._state_place:
+                if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     error.add_note(f"the state is in {self._state_place}")
                 raise
 

@@ -107,6 +107,10 @@ class StreamLister:
             log.info("the listing of %s lacks the shard of hash key %d: listing again", stream, unlisted.start)
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
             listed = await self._call(lambda: client.list_shards(self._names[stream], None))
+        if not listed:  # a run to the tip would end with nothing read
+            raise RetriesExhaustedError(
+                f"ListShards names no shard of {stream}, {COMPLETE_LISTING_TRIES + 1} times in a row"
+            )
         if (unlisted := first_unlisted_range(listed)) is not None:
             log.warning(
                 "the listing of %s still lacks the shard of hash keys %d to %d: its records are read once it is listed",
