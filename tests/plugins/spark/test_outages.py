@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from recordpublisher.plugins.spark.outages import OutageWatch, is_outage
+from recordpublisher.plugins.spark.outages import UNKNOWN_HOST_MS, OutageWatch, is_outage
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,
@@ -23,6 +25,8 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 from fakes.spark.simulated_kinesis import NOW, ManualClock
 
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
+REFUSED_AT_ONCE = TransientError("ListShards", "EndpointConnectionError", "no")
+NO_SUCH_HOST = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 DENIED = FatalKinesisError("ListShards", "AccessDeniedException", "no")
 
 
@@ -77,6 +81,30 @@ def test_the_error_names_service_call_and_since_when_after_the_time_is_over():
         "Kinesis is away since 2027-01-15T08:00:00+00:00, for longer than maxOutage (60 s): "
         "ListShards failed with ConnectionError: refused"
     )
+
+
+UNKNOWN_HOST = caused(RetriesExhaustedError("four times"), caused(REFUSED_AT_ONCE, NO_SUCH_HOST))
+
+
+def test_a_host_that_does_not_exist_and_was_never_reached_is_not_waited_for():
+    clock = ManualClock()
+    watch = OutageWatch(600_000, clock)
+    watch.on_failure(UNKNOWN_HOST)
+    clock.ms += UNKNOWN_HOST_MS
+    watch.on_failure(REFUSED)
+    with pytest.raises(
+        OutageError, match=r"^Kinesis was not found since .*: is the region, or the endpoint, right\? four times"
+    ):
+        watch.on_failure(UNKNOWN_HOST)
+
+
+def test_a_host_that_was_reached_before_is_waited_for_also_when_dns_does_not_know_it():
+    clock = ManualClock()
+    watch = OutageWatch(600_000, clock)
+    watch.on_success()
+    watch.on_failure(UNKNOWN_HOST)
+    clock.ms += UNKNOWN_HOST_MS
+    watch.on_failure(UNKNOWN_HOST)
 
 
 def test_a_success_between_failures_begins_a_new_outage():

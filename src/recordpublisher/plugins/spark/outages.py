@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import (
     ConfigurationError,
@@ -35,6 +36,8 @@ MAX_OUTAGE = integer(
     group="Spark",
     aliases=("maxOutage",),
 )
+UNKNOWN_HOST_MS = 20_000
+"""For how long a host is waited for that DNS does not know, unless it was reached before: its name, or the region in it, is wrong."""
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
 """The pauses between two tries. Their number is not limited, the outage is."""
 
@@ -77,13 +80,6 @@ def outage_figures(outage: Outage | None) -> dict[str, object]:
     return {"outage": {"service": outage.service, "since": since, "tries": tries, "error": outage.error}}
 
 
-def outage_error(service: str, since_ms: int, max_ms: int, error: object) -> OutageError:
-    """The error that ends a job."""
-    return OutageError(
-        f"{service} is away since {utc(since_ms)}, for longer than maxOutage ({max_ms / 1000:g} s): {error}"
-    )
-
-
 def utc(epoch_ms: int) -> str:
     """A time as messages show it."""
     return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).isoformat(timespec="seconds")
@@ -99,6 +95,7 @@ class OutageWatch:
         self._max_ms = max_ms
         self._clock = clock or SystemClock()
         self._down: dict[str, Outage] = {}
+        self._was_reached = False
         self._lock = threading.Lock()
 
     @property
@@ -114,8 +111,13 @@ class OutageWatch:
             is_known = self._is_down(service)
             outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
             outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
-        if (now - outage.began) * 1000 >= self._max_ms:
-            raise outage_error(service, outage.since_ms, self._max_ms, error)
+        down_ms, since = (now - outage.began) * 1000, utc(outage.since_ms)
+        if down_ms >= self._max_ms:
+            raise OutageError(
+                f"{service} is away since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
+            )
+        if down_ms >= UNKNOWN_HOST_MS and not self._was_reached and kinesis.is_host_unknown(error):
+            raise OutageError(f"{service} was not found since {since}: is the region, or the endpoint, right? {error}")
         if not is_known:
             text = "%s is away since %s, and is waited for up to %g s (maxOutage): %s"
             LOG.warning(text, service, utc(outage.since_ms), self._max_ms / 1000, error)
@@ -124,6 +126,7 @@ class OutageWatch:
     def on_success(self, key: str = "") -> None:
         """Note that a try has succeeded."""
         with self._lock:
+            self._was_reached = True
             outage = self._down.pop(key, None)
             is_back = outage is not None and not self._is_down(outage.service)
         if outage is not None and is_back:

@@ -164,10 +164,11 @@ def _from_transport(api: str, error: Exception) -> KinesisError:
     return TransientError(api, type(error).__name__, message)
 
 
-def is_host_unknown(error: BaseException) -> bool:
-    """Whether DNS knows no such host; False while DNS itself does not answer."""
+def is_host_unknown(error: object) -> bool:
+    """Whether DNS knows no such host; False while DNS itself does not answer, and for what is no error."""
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
-    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
+    causes = _causes(error) if isinstance(error, BaseException) else ()
+    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in causes)
 
 
 def _is_bad_certificate(error: BaseException) -> bool:
