@@ -133,6 +133,12 @@ def test_the_waits_that_are_left_are_the_longest():
     assert [round(POLICY.longest_seconds(attempt), 3) for attempt in range(4)] == [0.5, 0.4, 0.2, 0]
 
 
+def test_the_waits_of_endless_retries_are_known_at_once():
+    endless = RetryPolicy(max_retries=2**31, base_ms=100, max_ms=1_000, exponent=1.5)
+    assert endless.longest_seconds(0) == pytest.approx(2**31, rel=1e-6)
+    assert endless.longest_seconds(2**31 - 2) == 2
+
+
 CREATING = StreamNotActiveError("ListShards", "orders")
 
 

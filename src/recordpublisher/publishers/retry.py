@@ -19,6 +19,8 @@ CREATION_TRIES = 150
 
 FEW_RETRIES = 3
 """Enough for an error that a mistyped name explains better than an outage."""
+RISING_TRIES = 100
+"""The exponent rises no further, so that a long outage cannot overflow a float."""
 _LOG_SECONDS = 10.0
 """Between two log lines about one call that is tried again."""
 
@@ -46,11 +48,12 @@ class RetryPolicy:
 
     def longest_seconds(self, attempt: int) -> float:
         """The most that all waits from try number `attempt` on can take together."""
-        return sum(map(self._longest_delay_seconds, range(attempt, self.max_retries)))
+        rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
+        rest = max(0, self.max_retries - max(attempt, RISING_TRIES))  # a task of Spark has two thousand million
+        return rising + rest * self._longest_delay_seconds(RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
-        # the exponent is capped so that a long outage cannot overflow a float
-        return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, 100)) / 1000
+        return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
 
 
 async def call_with_retries(
