@@ -75,6 +75,20 @@ def test_a_service_that_is_away_is_waited_for_up_to_max_outage(kinesis):
         sequences(task(kinesis, EndPosition(ARRIVED), read=away))
 
 
+def test_windows_grow_until_a_record_behind_many_empty_responses_is_found(kinesis):
+    lengths = []
+
+    def noted(shards, bounds, sink, publisher, **more):
+        lengths.append(bounds.max_time)
+        return kinesis.read(shards, bounds, sink, publisher)
+
+    kinesis.empty_seconds["s/a"] = 10
+    read = task(kinesis, EndPosition(ARRIVED + 100), read=noted)
+    read.bounds = replace(WINDOW, max_time=1.5)
+    assert next(read.rows()).num_rows == 2
+    assert lengths == [1.5, 3, 6, 12]
+
+
 def test_s5_a_start_whose_record_is_gone_follows_fail_on_data_loss(kinesis, caplog):
     def from_the_second(shards, bounds, sink, publisher, **more):
         later = {shard: replace(state, start=StartingPosition.trim_horizon()) for shard, state in shards.items()}

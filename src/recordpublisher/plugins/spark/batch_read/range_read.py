@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from ..columns.column_buffers import ReusedMemory
 from ..options.positions import END_OPTION
 from ..outages import OutageWatch
 from ..source.task_read import ReadShards
+from ..source.tasks import MAX_DOUBLINGS
 from .batch_plan import ShardRange
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -68,10 +69,11 @@ class RangeRead:
 
     def rows(self) -> Iterator[Any]:
         """The rows as Arrow batches. Raises: ConfigurationError, DataLossError, OutageError; every error that is no outage, at once."""
-        shard, state, is_first = self.part.shard, ShardState(self.part.start), True
+        shard, state, is_first, empty_windows = self.part.shard, ShardState(self.part.start), True, 0
         while True:
             rows = RowsBefore(self.part, self.schema, self.memory)
-            outcome = self.read({shard: state}, self.bounds, rows, PUBLISHER).shards[shard.key]
+            outcome = self.read({shard: state}, self._window(empty_windows), rows, PUBLISHER).shards[shard.key]
+            empty_windows = 0 if outcome.records else empty_windows + 1
             self._note_outage(outcome)
             if is_first and outcome.records:
                 self._check_first(rows)
@@ -82,6 +84,11 @@ class RangeRead:
             if rows.is_past or outcome.seen.at_tip or outcome.state.ended:
                 return
             state = outcome.state
+
+    def _window(self, empty_windows: int) -> Bounds:
+        """Twice as long after each that found nothing: all begin at the last record, and empty responses may come before the next one."""
+        usual = self.bounds.max_time
+        return replace(self.bounds, max_time=usual and usual * (1 << min(MAX_DOUBLINGS, empty_windows)))
 
     def _check_end(self) -> None:
         """An end behind the tip of an open shard would give the next action more rows. An end by time has passed, so no more can come."""
