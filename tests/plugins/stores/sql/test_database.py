@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
 from recordpublisher.plugins.stores.sql.database import Database
@@ -95,6 +95,22 @@ async def test_a_host_that_dns_does_not_know_is_tried_a_few_times_and_named():
 
     assert "nohost.invalid" in str(error)
     assert str(error).endswith("; check the host in 'flink.sink.sql.uri'")
+
+
+async def test_a_host_that_was_reached_once_is_waited_for_also_while_dns_does_not_know_it(tmp_path):
+    tries = []
+
+    def work(connection):
+        tries.append(1)
+        raise OperationalError("", {}, Exception("failed to resolve host 'db': [Errno -2] Name or service not known"))
+
+    database = Database(
+        f"sqlite:///{tmp_path}/a.db", "flink.sink.sql.uri", FAST.merged({"flink.sql.transaction.maxretries": 6})
+    )
+    with pytest.raises(RetriesExhaustedError, match="tried 7 times"):
+        await database.transaction(work)
+    await database.close()
+    assert len(tries) == 7
 
 
 async def test_a_path_of_sqlite_that_cannot_be_opened_fails_at_once(tmp_path, caplog):
