@@ -56,7 +56,8 @@ def wire_records():
                 "ApproximateArrivalTimestamp": FIRST_ARRIVAL + n / 1000,
                 "Data": base64.b64encode(data).decode(),
                 "PartitionKey": f"key-{n % 997}",
-            }
+            },
+            separators=(",", ":"),  # as the service writes it
         ).encode()
 
 
