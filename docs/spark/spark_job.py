@@ -17,6 +17,7 @@ import recordpublisher as rp
 def main(properties: str, out: Path, now: bool) -> None:
     options = {key: str(value) for key, value in rp.Properties.from_file(properties).items()}
     spark = SparkSession.builder.appName("orders-per-minute").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", options.get("maxTasks", "4"))  # state stores: 200 by default
     records = spark.readStream.format("kinesis").options(**options).load()
     query = (
         per_minute(records)

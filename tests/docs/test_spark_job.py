@@ -71,13 +71,9 @@ def write_properties(served, folder):
 
 
 def run(folder, remote):
-    """With few shuffle partitions: 200 tasks, each with a state store of its own, are most of what it takes otherwise."""
-    (folder / "conf").mkdir(exist_ok=True)
-    (folder / "conf/spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(folder / "conf"),
         "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
     }
     if remote is not None:
