@@ -20,20 +20,20 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.property_types import integer
 from recordpublisher.publishers.retry import RetryPolicy
+
+from .options import SPARK
 
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
-MAX_OUTAGE = integer(
+MAX_OUTAGE = SPARK.integer(
     "flink.spark.max.outage",
     "For how long Kinesis, or the store of claims, may be away before the query fails: connection errors, throttling and errors of "
     "the service itself (5xx). Option `maxOutage`.",
     600_000,
     0,
     unit="ms",
-    group="Spark",
     aliases=("maxOutage",),
 )
 UNKNOWN_HOST_MS = 20_000

@@ -3,31 +3,28 @@
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import choice, text
 
-_GROUP = "Spark"
+from . import SPARK
+
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
 
-METADATA_LOCATION = text(
+METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
     "Where claims are kept, one place for each query: a folder seen by the driver and every executor, s3://bucket/prefix or "
     "dynamodb://table/job. Option `metadataLocation`.",
-    group=_GROUP,
     aliases=("metadataLocation",),
 )
-METADATA_ROOT = text(
+METADATA_ROOT = SPARK.text(
     "flink.spark.metadata.root",
     "One place for the claims of any number of queries, instead of `metadataLocation`; each has a folder there. Option `metadataRoot`.",
-    group=_GROUP,
     aliases=("metadataRoot",),
 )
-ON_METADATA_LOSS = choice(
+ON_METADATA_LOSS = SPARK.choice(
     "flink.spark.metadata.loss",
     "A query with a checkpoint whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come again). "
     "Option `onMetadataLoss`.",
     "FAIL",
     ("FAIL", "REPLAY"),
-    group=_GROUP,
     aliases=("onMetadataLoss",),
 )
 METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)

@@ -11,11 +11,11 @@ from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import integer, optional_integer, text
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..outages import MAX_OUTAGE
+from . import SPARK
 from .peers.translation import own_options
 from .places import (
     METADATA_LOCATION,
@@ -29,102 +29,90 @@ from .positions import ENDING_POSITION
 from .starts import STARTS
 from .unknown_options import OptionWarnings, is_option, refuse_continuous, warn_of_unknown_options
 
-_GROUP = "Spark"
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
-STREAM = text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", group=_GROUP, aliases=("stream",))
-STREAMS = text(
+STREAM = SPARK.text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", aliases=("stream",))
+STREAMS = SPARK.text(
     "flink.spark.streams",
     "Streams, comma-separated, names or ARNs. Option `streams`.",
-    group=_GROUP,
     aliases=("streams",),
 )
-SHARDS_PER_TASK = optional_integer(
+SHARDS_PER_TASK = SPARK.optional_integer(
     "flink.spark.shards.per.task",
     "Shards read by one task; not set: the shards are divided among `maxTasks` tasks. Option `shardsPerTask`.",
     1,
     unit="shards",
-    group=_GROUP,
     aliases=("shardsPerTask",),
 )
-MAX_TASKS = optional_integer(
+MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
     "Tasks of one batch. Best set to the number of slots, since further tasks run later. Not set: the driver's CPUs. Option `maxTasks`.",
     1,
     unit="tasks",
-    group=_GROUP,
     aliases=("maxTasks",),
 )
-MAX_RECORDS = optional_integer(
+MAX_RECORDS = SPARK.optional_integer(
     "flink.spark.batch.records",
     "Most records of one batch (admission control). Not set: what is read in one window. Option `maxRecordsPerBatch`.",
     1,
     unit="records",
-    group=_GROUP,
     aliases=("maxRecordsPerBatch", "maxOffsetsPerTrigger"),
 )
-MAX_BATCH_BYTES = optional_integer(
+MAX_BATCH_BYTES = SPARK.optional_integer(
     "flink.spark.batch.bytes",
     "Approximate payload of one batch (admission control): each task ends with the response that crosses its share; "
     "not set: what is read in one window. Option `maxBytesPerBatch`.",
     1,
     unit="bytes",
-    group=_GROUP,
     aliases=("maxBytesPerBatch", "maxBytesPerTrigger"),
 )
-MAX_BYTES = integer(
+MAX_BYTES = SPARK.integer(
     "flink.spark.task.bytes",
     "The most payload that one task collects before it returns its rows. Option `maxBytesPerTask`.",
     64 * 2**20,
     2**10,
     unit="bytes",
-    group=_GROUP,
     aliases=("maxBytesPerTask",),
 )
-MAX_TASK_RECORDS = integer(
+MAX_TASK_RECORDS = SPARK.integer(
     "flink.spark.task.records",
     "The most records that one task collects: small ones need more memory for columns than for payload. Option `maxRecordsPerTask`.",
     1_000_000,
     1,
     unit="records",
-    group=_GROUP,
     aliases=("maxRecordsPerTask",),
 )
-WINDOW = integer(
+WINDOW = SPARK.integer(
     "flink.spark.window.millis",
     "How long a polling task reads at most. It ends earlier at the tip, and later for shards without progress in the last window. "
     "Option `maxFetchTime`.",
     1_500,
     10,
     unit="ms",
-    group=_GROUP,
     aliases=("maxFetchTime",),
 )
-FAN_OUT_WINDOW = integer(
+FAN_OUT_WINDOW = SPARK.integer(
     "flink.spark.efo.window.millis",
     "How long a fan-out task reads: at least the 5 s between two subscriptions (F9) and the time to subscribe.",
     _MIN_FAN_OUT_WINDOW_MS + 500,
     _MIN_FAN_OUT_WINDOW_MS,
     unit="ms",
-    group=_GROUP,
 )
-PROBE_INTERVAL = integer(
+PROBE_INTERVAL = SPARK.integer(
     "flink.spark.probe.interval",
     "How often the driver polls a quiet shard (a hundred shards a second at most); no batch is run meanwhile. "
     "Option `probeInterval`.",
     1_000,
     0,
     unit="ms",
-    group=_GROUP,
     aliases=("probeInterval",),
 )
-BATCHES_TO_RETAIN = integer(
+BATCHES_TO_RETAIN = SPARK.integer(
     "flink.spark.claims.batches",
     "For how many committed batches claims are kept. Option `minBatchesToRetain`.",
     10,
     1,
     unit="batches",
-    group=_GROUP,
     aliases=("minBatchesToRetain",),
 )
 _READ_OPTIONS: tuple[Property[object], ...] = (

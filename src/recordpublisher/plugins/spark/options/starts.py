@@ -8,15 +8,15 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import text
 from recordpublisher.publishers.stream_arns import stream_name
 
+from . import SPARK
+
 START_OPTION = "startingPosition"
-STARTS = text(
+STARTS = SPARK.text(
     "flink.spark.start.shards",
     'Where reading starts in each shard, as JSON: {"shardId-000000000000": "<sequence number>"} (at that record), TRIM_HORIZON or LATEST. '
     "In a query shards that are not named start at `flink.stream.initpos`; `spark.read` does not read them. Option `startingPosition`.",
-    group="Spark",
 )
 VALID_START = (
     'LATEST, TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: '

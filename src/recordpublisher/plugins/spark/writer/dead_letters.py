@@ -12,25 +12,23 @@ from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStat
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import choice, text
 
-_GROUP = "Spark"
+from ..options import SPARK
+
 FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
 
-ON_FAILURE = choice(
+ON_FAILURE = SPARK.choice(
     "flink.spark.write.onfailure",
     "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters` (S7). "
     "Option `onFailure`.",
     "FAIL",
     ("FAIL", "SKIP", "DEAD_LETTER"),
-    group=_GROUP,
     aliases=("onFailure",),
 )
-DEAD_LETTERS = text(
+DEAD_LETTERS = SPARK.text(
     "flink.spark.write.deadletters",
     "A folder for rows that can never be written, seen by every executor and for this query alone: JSON lines. Short for "
     f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
-    group=_GROUP,
     aliases=("deadLetters",),
 )
 

@@ -9,15 +9,14 @@ from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.property_types import optional_integer, text
 
+from ..options import SPARK
 from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
 from ..options.unknown_options import is_option, warn_of_unknown_options
 from ..outages import MAX_OUTAGE
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
-_GROUP = "Spark"
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
 """Default queue size of each stream when a column names them: their number is unknown, and memory must stay bounded."""
 
@@ -26,19 +25,17 @@ INITIAL_FRACTION = 0.125
 shard that began at the full rate, 150,000 records were throttled during their first 40,000; with calls of 32 it was 18,000. A single task
 loses half a second (measured)."""
 
-WRITE_TASKS = optional_integer(
+WRITE_TASKS = SPARK.optional_integer(
     "flink.spark.write.tasks",
     "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: throttling makes the "
     "tasks share the shards. Option `writeTasks`.",
     1,
     unit="tasks",
-    group=_GROUP,
     aliases=("writeTasks",),
 )
-ID_FIELD = text(
+ID_FIELD = SPARK.text(
     "flink.spark.write.id.field",
     "A field that is added to `data`, which must be a JSON object: an id by which consumers can drop duplicates. Option `idField`.",
-    group=_GROUP,
     aliases=("idField",),
 )
 
