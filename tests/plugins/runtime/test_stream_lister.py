@@ -136,6 +136,10 @@ def test_a_service_that_is_away_at_the_start_is_waited_for_as_in_the_run():
     assert started_with(Client(*[REFUSED] * 100), {"aws.region": "eu-west-1"}) == 4
 
 
+def test_retries_of_the_listing_that_are_set_are_those_of_the_start():
+    assert started_with(Client(*[REFUSED] * 100), {**OF_RUN, "flink.list.shards.maxretries": 0}) == 1
+
+
 def test_an_endpoint_that_dns_does_not_know_is_tried_a_few_times_at_the_start():
     unknown = TransientError("ListShards", "EndpointConnectionError", "no")
     unknown.__cause__ = socket.gaierror(socket.EAI_NONAME, "Name or service not known")

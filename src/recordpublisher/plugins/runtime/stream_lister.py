@@ -76,7 +76,8 @@ class StreamLister:
         self._policy = LIST_SHARDS_RETRIES.policy(properties)
         few = replace(self._policy, max_retries=min(self._policy.max_retries, FEW_RETRIES))
         as_reads = GETRECORDS_RETRIES.policy(properties)
-        self._first_policy = max(few, as_reads, key=lambda policy: policy.longest_seconds(0))
+        is_set = properties.is_set(LIST_SHARDS_RETRIES.max_retries)
+        self._first_policy = few if is_set else max(few, as_reads, key=lambda policy: policy.longest_seconds(0))
         self._has_succeeded = False
         self._clock = clock
         self._client = client
