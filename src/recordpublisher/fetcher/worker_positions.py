@@ -22,7 +22,8 @@ class WorkerPositions(ABC):
     async def join(self, worker: str) -> None:
         """Create the entry of a new worker: that of this process from now on. What was written before and not committed is dropped.
 
-        Nothing happens if the entry exists: the answer of an earlier attempt was lost.
+        Nothing happens if the entry exists: the answer of an earlier attempt was lost. An attempt that is carried out late, when the worker
+        was forgotten, must not let it commit.
         """
 
     @abstractmethod

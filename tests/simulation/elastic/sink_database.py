@@ -37,14 +37,17 @@ class SinkDatabase:
         self.rows: Counter[str] = Counter()
         self.on_commit: Callable[[str], None] = lambda worker: None
         self._shards = shards
+        self._joins = 0
 
-    def join(self, worker: str) -> None:
-        self.workers.setdefault(worker, WorkerRow())
+    def join(self, worker: str) -> int:
+        """The number of the row, new ones far apart: one that a late call makes, when the worker was deleted, fits none of its commits."""
+        self._joins += 1
+        return self.workers.setdefault(worker, WorkerRow(self._joins << 20)).number
 
-    def commit(self, worker: str, number: int, positions: Positions, before: Positions) -> None:
+    def commit(self, worker: str, numbers: range, positions: Positions, before: Positions) -> None:
         """Insert the rows between the positions before and now. Raises: FencedError for a worker that was sealed or deleted."""
-        row = self.workers.get(worker)
-        if row is None or row.is_sealed:
+        row, number = self.workers.get(worker), numbers[-1]
+        if row is None or row.is_sealed or row.number not in numbers:
             raise FencedError(f"{worker} was sealed in the sink")
         if row.number >= number:
             return
@@ -87,18 +90,21 @@ class SinkPositions(PositionStore):
         self._database = database
         self._worker = worker
         self._timeout = timeout
+        self._joined: int | None = None
         self._number = 0
         self._committed: Positions = {}
 
     async def join(self) -> None:
-        await self._call(lambda: self._database.join(self._worker))
+        number = await self._call(lambda: self._database.join(self._worker))
+        if self._joined is None:
+            self._joined = self._number = number
 
     async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
         self._number += 1
-        number, before = self._number, self._committed
+        numbers, before = range(self._joined, self._number + 1), self._committed
         while True:
             try:
-                await self._call(lambda: self._database.commit(self._worker, number, positions, before))
+                await self._call(lambda: self._database.commit(self._worker, numbers, positions, before))
             except StoreUnavailableError:  # a repeated commit of this number does nothing if the first one took effect
                 await asyncio.sleep(PAUSE_SECONDS)
             else:

@@ -23,7 +23,7 @@ from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
 from recordpublisher.fetcher.leases.write_permission import SendTime, WritePermission
 
 from ..simulated_process import SuspendableClock
-from ..sink_database import SinkDatabase
+from ..sink_database import SinkDatabase, WorkerRow
 from .patches import Patches
 
 
@@ -209,9 +209,9 @@ def deleted_worker_commits() -> Patches:
     """E1: "not sealed" holds for a row that was deleted."""
     commit = SinkDatabase.commit
 
-    def recreating(self: SinkDatabase, worker: str, number: int, positions: Any, before: Any) -> None:
-        self.join(worker)
-        commit(self, worker, number, positions, before)
+    def recreating(self: SinkDatabase, worker: str, numbers: range, positions: Any, before: Any) -> None:
+        self.workers.setdefault(worker, WorkerRow(numbers[0]))
+        commit(self, worker, numbers, positions, before)
 
     return [(SinkDatabase, "commit", recreating)]
 

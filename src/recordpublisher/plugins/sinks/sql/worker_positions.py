@@ -1,6 +1,7 @@
 """SqlWorkerPositions: commits rows together with the positions of a worker, in a row that can be sealed (ELASTIC assignment: E1, E3)."""
 
 import json
+import secrets
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -20,7 +21,8 @@ from .row_buffer import RowBuffer
 class WorkerTable:
     """The rows of one job in a table that many jobs may share. Every method runs inside the caller's transaction.
 
-    `checkpoint` counts a worker's commits: after a lost connection it shows whether the last one succeeded.
+    `checkpoint` counts a worker's commits: after a lost connection it shows whether the last one succeeded. Each try of a join would begin
+    at a number of its own: a try that is carried out late, when the worker was forgotten, makes a row that its commits do not fit.
     """
 
     def __init__(self, name: str, job: str, target: str) -> None:
@@ -59,23 +61,27 @@ class WorkerTable:
         """The name of a worker's session in PostgreSQL's list of sessions."""
         return f"{self._session} {worker}"
 
-    def join(self, connection: Connection, worker: str) -> None:
-        """Create a worker's row, and give this session its name. Nothing happens to a row that is there."""
+    def join(self, connection: Connection, worker: str) -> int:
+        """Create a worker's row, and give this session its name. Nothing happens to a row that is there. Returns its number."""
         if connection.dialect.name == "postgresql":
             name = {"name": self.session_name(worker)}
             connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
-        if self._row(connection, worker) is None:
-            entry = {"checkpoint": 0, "sealed": False, "target": self._target}
-            connection.execute(self._table.insert().values(job=self._job, worker=worker, **entry))
+        row = self._row(connection, worker)
+        if row is not None:
+            return int(row.checkpoint)
+        number = secrets.randbits(42) << 20
+        entry = {"checkpoint": number, "sealed": False, "target": self._target}
+        connection.execute(self._table.insert().values(job=self._job, worker=worker, **entry))
+        return number
 
-    def last_checkpoint(self, connection: Connection, worker: str) -> int:
-        """The number of the worker's last commit; the row stays locked until the transaction ends.
+    def last_checkpoint(self, connection: Connection, worker: str, commits: range) -> int:
+        """The number of the worker's last commit, one of `commits`; the row stays locked until the transaction ends.
 
         Raises: FencedError for a worker that was sealed or forgotten.
         """
         row = self._row(connection, worker, is_locked=True)
-        if row is None or row.sealed:
-            what = "was forgotten" if row is None else "was sealed"
+        if row is None or row.sealed or row.checkpoint not in commits:
+            what = "was sealed" if row is not None and row.sealed else "was forgotten"
             raise FencedError(f"worker {worker} of job '{self._job}' {what} in table {self._table.name}")
         return int(row.checkpoint)
 
@@ -115,30 +121,30 @@ class WorkerTable:
 
 
 class SqlWorkerPositions(WorkerPositions):
-    """Owns the name of this process's worker, and the number of its last commit."""
+    """Owns the name of this process's worker, the number with which it joined, and that of its last commit."""
 
     def __init__(self, database: Database, buffer: RowBuffer, table: WorkerTable) -> None:
         self._database = database
         self._buffer = buffer
         self._table = table
         self._worker = ""
-        self._commits = 0
+        self._joined = self._commits = 0
 
     async def join(self, worker: str) -> None:
         """Insert the worker's row; its name is that of the session from now on. Raises: RetriesExhaustedError."""
-        if worker != self._worker:  # else its row may count commits: a lower number would be taken for one of them
-            self._worker, self._commits = worker, 0
         self._buffer.reset()
         self._database.name_session(self._table.session_name(worker))
-        await self._database.transaction(partial(self._table.join, worker=worker))
+        number = await self._database.transaction(partial(self._table.join, worker=worker))
+        if worker != self._worker:  # else its row counts commits
+            self._worker, self._joined, self._commits = worker, number, number
 
     async def commit(self, positions: State, shards: Collection[str] | None) -> None:
         """Insert the rows of these shards and store the positions. Raises: FencedError, SinkError, RetriesExhaustedError."""
         self._commits += 1
-        worker, number = self._worker, self._commits
+        worker, number, known = self._worker, self._commits, range(self._joined, self._commits + 1)
 
         def begin(connection: Connection) -> bool:
-            return self._table.last_checkpoint(connection, worker) < number
+            return self._table.last_checkpoint(connection, worker, known) < number
 
         def keep(connection: Connection) -> None:
             self._table.keep(connection, worker, number, positions)
