@@ -53,7 +53,10 @@ class RetryPolicy:
         return rising + rest * self._longest_delay_seconds(RISING_TRIES)
 
     def _longest_delay_seconds(self, attempt: int) -> float:
-        return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
+        try:
+            return min(self.max_ms, self.base_ms * self.exponent ** min(attempt, RISING_TRIES)) / 1000
+        except OverflowError:  # of an exponent that is a large number itself
+            return self.max_ms / 1000
 
 
 async def call_with_retries(
