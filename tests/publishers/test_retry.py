@@ -136,10 +136,6 @@ def test_the_waits_that_are_left_are_the_longest():
 def test_the_waits_of_endless_retries_are_known_at_once():
     endless = RetryPolicy(max_retries=2**31, base_ms=100, max_ms=1_000, exponent=1.5)
     assert endless.longest_seconds(0) == pytest.approx(2**31, rel=1e-6)
-
-
-def test_an_exponent_beyond_what_a_float_holds_waits_the_longest_delay():
-    assert RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=1e200).delay_seconds(2, lambda: 1.0) == 0.2
     assert endless.longest_seconds(2**31 - 2) == 2
 
 
@@ -158,3 +154,7 @@ def test_a_stream_that_stays_in_creation_ends_the_wait_after_minutes_and_is_name
         return asyncio.get_running_loop().time()
 
     assert 200 < run_virtual(timed()) < 400
+
+
+def test_an_exponent_beyond_what_a_float_holds_waits_the_longest_delay():
+    assert RetryPolicy(max_retries=3, base_ms=100, max_ms=200, exponent=1e200).delay_seconds(2, lambda: 1.0) == 0.2
