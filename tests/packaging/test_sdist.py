@@ -13,7 +13,7 @@ from processes.command_line import ROOT
 pytestmark = pytest.mark.slow
 LINKS = ("publishers", "consumer", "fetcher", "plugins")
 UV = Path(sys.executable).parent / "uv"
-TOOLS = ("setuptools", "wheel", "hypothesis", "pytest", "pytest-asyncio", "pytest-timeout")
+TOOLS = ("setuptools", "wheel", "attrs", "hypothesis", "pydantic", "pytest", "pytest-asyncio", "pytest-timeout")
 
 
 @pytest.fixture(scope="module")
