@@ -61,7 +61,7 @@ def test_each_record_is_written_once_through_kills_suspensions_joins_and_reshard
             wait_until_all_is_written(group, target)
             group.wait_until(lambda: owners(target.properties) == 3)
 
-            kill(group.processes["second"].pid, signal.SIGSTOP)
+            group.suspend("second")
             group.wait_until(lambda: group.is_sealed("second"))
             group.merge()
             wait_until_all_is_written(group, target)

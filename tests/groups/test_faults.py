@@ -28,7 +28,7 @@ def test_nothing_is_lost_and_only_what_a_fault_explains_is_repeated(group):
         group.join("fourth")
         group.wait_until_each_writes("second", "third", "fourth")
 
-        kill(group.processes["second"].pid, signal.SIGSTOP)
+        group.suspend("second")
         faults["second"] = time.time()
         group.wait_until(lambda: group.is_sealed("second"))
         group.merge()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,6 +95,15 @@ class WorkerGroup:
         """The properties file of a process."""
         return self._folder / name / "job.properties"
 
+    def suspend(self, name: str) -> None:
+        """Stop a process, but not within a transaction of SQLite, whose lock would keep the others from writing until it goes on."""
+        pid = self.processes[name].pid
+        os.kill(pid, signal.SIGSTOP)
+        while any(map(_is_locked, self._folder.rglob("*.db"))):
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.05)
+            os.kill(pid, signal.SIGSTOP)
+
     def is_sealed(self, name: str) -> bool:
         """Whether another process has sealed the present worker of this one."""
         return any(f"worker {self.worker(name)} sent no heartbeat" in self.log(each) for each in self.processes)
@@ -156,3 +168,14 @@ def worker_group(
             for process in group.processes.values():
                 process.kill()
                 process.wait()
+
+
+def _is_locked(database: Path) -> bool:
+    """Whether a process keeps others from writing for a second."""
+    with closing(sqlite3.connect(database, timeout=1, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+    return False
