@@ -12,7 +12,9 @@ from recordpublisher.publishers.user_code import check_user_function, refuse_nev
 
 from .typed_values import Json, is_type
 
-VALID_DESERIALIZER = "a type that JSON is decoded into, rp.Json(...) and such, or a plain function of a Record"
+VALID_DESERIALIZER = (
+    "a type that JSON is decoded into, rp.Json, rp.Avro or rp.Protobuf, or a plain function of a Record"
+)
 
 
 class Deserializer(Protocol[V_co]):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.consumer.bad_records import OnPoison, log
-from recordpublisher.consumer.deserialization import deserializer_of
+from recordpublisher.consumer.deserialization import DeserializerArgument, deserializer_of
 from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
@@ -25,12 +25,13 @@ Assigner = Callable[[Record], int]
 def batch_decorator_factory(
     registry: Registry,
     properties: Properties,
-    deserializer: Any = None,
+    deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
 ) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
     """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
-    values = build_deserializer(registry, properties) if deserializer is None else deserializer_of(deserializer)
+    is_named = deserializer is None or isinstance(deserializer, str)  # a text is the value of the property
+    values = build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(ON_POISON)], properties.value(FUTURE_LIMIT)

@@ -128,7 +128,7 @@ class DataFetcher(Generic[V]):
             decorator_for=batch_decorator_factory(
                 registry,
                 given,
-                None if isinstance(deserializer, str) else deserializer,
+                deserializer,
                 timestamp_assigner,
                 watermark_assigner,
             ),

@@ -166,6 +166,39 @@ def test_before_the_time_is_up_the_rest_is_reported():
     assert time.monotonic() - began < 20
 
 
+class WaitingForASchema:
+    """A deserialiser whose registry does not answer for the second batch."""
+
+    def __init__(self):
+        self.batches = 0
+
+    async def prepare(self, batch):
+        self.batches += 1
+        if self.batches == 2:
+            await asyncio.sleep(30)
+
+    def values(self, batch):
+        return batch.data
+
+
+def test_what_was_not_written_before_the_time_was_up_is_reported_too():
+    many = aggregate(*[("k", b"")] * 5_000)  # three of them are two batches
+
+    async def handle(record: rp.Record):
+        pass
+
+    function = rp.lambda_handler(handle, deserializer=WaitingForASchema())
+
+    assert function(event(b"first", many, many, many), Context(6_000)) == failures(3)
+
+
+def test_an_event_of_which_nothing_could_be_written_is_reported():
+    deserializer = WaitingForASchema()
+    deserializer.batches = 1
+
+    assert rp.lambda_handler(print, deserializer=deserializer)(event(b"0", b"1"), Context(1_200)) == failures(0)
+
+
 def test_handlers_keep_their_loop_between_calls():
     loops = set()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
@@ -19,7 +20,7 @@ from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
-from recordpublisher.publishers.records import UserRecord, V
+from recordpublisher.publishers.records import RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
@@ -61,8 +62,7 @@ def lambda_handler(
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
         MapSink(handler, **options)  # raises for what is invalid
-        own = None if isinstance(deserializer, str) else deserializer
-        decorator_for = batch_decorator_factory(load_registry(), given, own)
+        decorator_for = batch_decorator_factory(load_registry(), given, deserializer)
     loops: list[BackgroundLoop] = []
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
@@ -84,57 +84,63 @@ def _seconds_of(context: Any) -> float | None:
 
 
 class _Invocation:
-    """The records of one shard in one event."""
+    """The records of one shard in one event. Owns the position up to which they were written to the sink."""
 
     def __init__(self, shard: Shard, records: list[UserRecord], decorator: BatchDecorator, sink: MapSink[Any]) -> None:
         self._shard = shard
         self._records = records
         self._decorator = decorator
         self._sink = sink
+        self._written: SequenceNumber | None = None
 
     async def first_unhandled(self, seconds: float | None) -> str | None:
         """Handle the records; the sequence number of the first one that is not handled, None: all are."""
         try:
             await self._sink.open(SinkContext())
             async with asyncio.timeout(seconds):
-                unreadable = await self._write()
+                async for part in self._readable_parts():
+                    if len(part):
+                        await self._sink.write(part)
+                    self._written = part.read_position
                 await self._sink.flush()
         except TimeoutError:
-            log.warning(
-                "the function's time is almost up: %s", self._sink.unfinished().reason, extra=about(self._shard.key)
-            )
+            text = "the function's time is almost up: %s"
+            log.warning(text, self._sink.unfinished().reason, extra=about(self._shard.key))
         except SinkError as error:
             log.warning("Lambda sends the records again: %s", error, extra=about(self._shard.key))
-        else:
-            return unreadable
         finally:
             with contextlib.suppress(SinkError):
                 await self._sink.close()
-        key, last = self._shard.key, self._records[-1].sequence_number
-        return self._number_after(self._sink.handled({"shards": {key: {"position": last}}})["shards"].get(key))
+        return self._number_after(self._handled())
 
-    async def _write(self) -> str | None:
-        """Write what can be read; the number of the first record that cannot."""
+    async def _readable_parts(self) -> AsyncIterator[RecordBatch]:
+        """The records up to the first one that cannot be decoded."""
         last = SequenceNumber(self._records[-1].sequence_number)
         response = ReadResponse(self._records, None)
         batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
         async for batch in batches:
             await self._decorator.prepare(batch)
-            unreadable = None
             try:
                 parts = [*self._decorator.parts(batch)]
             except DeserializationError as error:
-                unreadable = error.sequence_number
-                parts = [*self._decorator.parts(batch.slice(0, batch.sequence_numbers.index(unreadable)))]
+                before = batch.sequence_numbers.index(error.sequence_number)
+                for part in self._decorator.parts(batch.slice(0, before)) if before else ():
+                    yield part
+                return
             for part in parts:
-                await self._sink.write(part)
-            if unreadable is not None:
-                return unreadable
-        return None
+                yield part
 
-    def _number_after(self, state: Mapping[str, Any] | None) -> str | None:
+    def _handled(self) -> SequenceNumber | None:
+        """The position up to which every record is handled; None: not even the first one is."""
+        if self._written is None:
+            return None
+        key, written = self._shard.key, ShardState(StartingPosition.trim_horizon(), self._written)
+        handled = self._sink.handled({"shards": {key: written.to_json()}})["shards"].get(key)
+        return None if handled is None else ShardState.from_json(handled).position
+
+    def _number_after(self, position: SequenceNumber | None) -> str | None:
         """The first record behind the position; the one at it, if that is within an aggregate. None: there is none."""
-        if state is None:
+        if position is None:
             return self._records[0].sequence_number
-        done = int(state["position"]) - ("subSequenceNumber" in state)
+        done = int(position.sequence) - position.is_inside_aggregate
         return next((record.sequence_number for record in self._records if int(record.sequence_number) > done), None)
