@@ -219,7 +219,7 @@ $(DEMO)/.installed: pyproject.toml constraints.txt
 	-$(DEMO)/bin/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/' $(DEMO)/lib src > /dev/null
 	touch $@
 
-servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with
+servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with; pyright
 
 $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is missing (Node.js 20 or newer): tests against kinesis-local are skipped"; test "$(CI)" != true; }

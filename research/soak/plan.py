@@ -71,7 +71,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
         records=rng.randint(100, 500),
         seconds=seconds,
         reshards=_reshards(rng, seconds),
-        rules=_with_or_without_missing_shards(Random(seed + 3), _rules(rng, first)),
+        rules=_with_empty_reads(seed, _with_or_without_missing_shards(Random(seed + 3), _rules(rng, first))),
         job_runs=tuple(job_runs),
         initial_position=rng.choice(["TRIM_HORIZON", "TRIM_HORIZON", "LATEST"]),
         interval_ms=rng.choice([0, 200, 1_000]),
@@ -89,7 +89,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
 
 
 def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
-    """Every kind at some rate, a few of them often. Empty reads have tests of their own: a new kind would change every seed."""
+    """Every kind at some rate, a few of them often; without those that are drawn by themselves."""
     common, rare = (0.15, 0.05) if publisher == EFO else (0.06, 0.015)
     kinds = [kind for kind in FaultKind if kind not in (FaultKind.INCOMPLETE, FaultKind.EMPTY)]
     often = set(rng.sample(kinds, 4))
@@ -115,6 +115,11 @@ def _with_or_without_missing_shards(rng: Random, rules: tuple[FaultRule, ...]) -
         return rules
     kept = tuple(rule for rule in rules if rule.kind is not FaultKind.MISSING)
     return (*kept, FaultRule(FaultKind.INCOMPLETE, None, rng.choice([0.1, 0.3, 0.6])))
+
+
+def _with_empty_reads(seed: int, rules: tuple[FaultRule, ...]) -> tuple[FaultRule, ...]:
+    """In one of eight plans reads far behind the tip return nothing; the other plans stay what they were."""
+    return (*rules, FaultRule(FaultKind.EMPTY, None, 0.1)) if seed % 8 == 7 else rules
 
 
 def _reshards(rng: Random, seconds: float) -> tuple[float, ...]:

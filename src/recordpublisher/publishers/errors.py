@@ -23,7 +23,7 @@ RecordPublisherError
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import ClassVar
 
@@ -177,6 +177,15 @@ class SinkError(RecordPublisherError):
 
 class ImpossibleStateError(RecordPublisherError):
     """A broken invariant (F11)."""
+
+
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, each once: an error can be its own cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def documentation_url(page: str) -> str:

@@ -7,12 +7,12 @@ import logging
 import sysconfig
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, causes_of
 from .log_fields import about
 
 MAX_REASON = 1_000
@@ -146,7 +146,7 @@ def for_log(error: BaseException) -> BaseException | None:
 
     In place of one whose message has no end, or that cannot be shown, comes another, with its traceback.
     """
-    frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in _with_causes(error))
+    frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
     described = describe_error(error)
@@ -164,7 +164,7 @@ def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) 
 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
     """The first cause of the error that code of the user has raised; None: its code has no part."""
-    return next(filter(is_raised_in_user_code, _with_causes(error.__cause__)), None)
+    return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
 
 
 def _can_be_shown(error: BaseException) -> bool:
@@ -174,14 +174,6 @@ def _can_be_shown(error: BaseException) -> bool:
     except Exception:
         return False
     return True
-
-
-def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:  # an error can be its own cause
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _takes(function: Callable[..., Any], arguments: int) -> bool:

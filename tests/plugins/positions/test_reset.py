@@ -152,3 +152,20 @@ def test_places_are_named_as_in_properties(to, place):
 def test_a_place_that_is_none_is_refused(to):
     with pytest.raises(rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, or a time such as"):
         place_named(to, rp.Properties({}))
+
+
+async def test_every_subtask_that_runs_is_fenced_off(job, put):
+    put(b"1")
+    put(b"2", SECOND)
+    parts = [rp.DataFetcher(job["flink.streams"], job, sink=rp.MemorySink(), subtask=n, parallelism=2) for n in (0, 1)]
+    async with parts[0], parts[1]:
+        for part in parts:
+            await part.run_bounded(stop_at_tip=True)
+            await part.checkpoint()
+        await reset(job, "TRIM_HORIZON")
+
+        for part in parts:
+            with pytest.raises(rp.FencedError):
+                await part.checkpoint()
+
+    assert await read(job) == [b"1", b"2"]

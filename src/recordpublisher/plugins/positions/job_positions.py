@@ -98,7 +98,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as a new generation: a subtask 0 that is running is fenced off. With ELASTIC as those of a new group.
+        """Store states as a new generation: subtasks that are running are fenced off. With ELASTIC as those of a new group.
 
         Raises: ConfigurationError, StateError.
         """
@@ -111,6 +111,7 @@ class JobPositions:
         snapshots = SnapshotStore(store)
         generation = await snapshots.open_generation(0)
         await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
+        await snapshots.fence_subtasks_from(1)
 
     async def close(self) -> None:
         """Close what was opened."""

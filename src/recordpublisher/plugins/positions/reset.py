@@ -67,7 +67,7 @@ class PositionsReset:
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. A subtask 0 that runs is fenced off."""
+        """Store the planned positions. Subtasks that run are fenced off."""
         await self.job.store(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..errors import ConfigurationError, KinesisError
+from ..errors import ConfigurationError, KinesisError, causes_of
 from ..properties.groups.fanout import (
     CONSUMER_ARN,
     CONSUMER_NAME,
@@ -201,7 +201,7 @@ class RecoverableErrors:
         return cls(frozenset(name.strip() for name in given.values()))
 
     def __contains__(self, error: BaseException) -> bool:
-        return bool(self.names) and any(self._names(cause) for cause in _chain(error))
+        return bool(self.names) and any(self._names(cause) for cause in causes_of(error))
 
     def _names(self, error: BaseException) -> bool:
         if isinstance(error, KinesisError) and any(_last_part(name) == error.code for name in self.names):
@@ -221,11 +221,3 @@ def _error_index(key: str, value: str) -> str:
 
 def _last_part(name: str) -> str:
     return re.split(r"[.$]", name)[-1]
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
