@@ -140,6 +140,7 @@ def test_anything_else_is_refused(given):
 
 def test_plain_values_are_converted_into_the_type():
     assert converter_into(Order)({"item": "tea", "price": 2.5}) == Order("tea", 2.5)
+    assert converter_into(Model)({"item": "tea", "price": 2.5}) == Model(item="tea", price=2.5)
     with pytest.raises(ValueError, match=r"it is no Order: \$\.price: expected float, got str"):
         converter_into(Order)({"item": "tea", "price": "x"})
 
