@@ -85,6 +85,14 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
+@pytest.fixture
+def no_garbage_collection() -> Generator[None, None, None]:
+    """For a test of CPU seconds: a collection of what thousands of tests have left may fall into any of them."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,

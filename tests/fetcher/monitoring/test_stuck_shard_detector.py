@@ -165,6 +165,7 @@ def test_parents_that_stand_in_a_circle_in_a_stored_document_end_the_walk():
     assert LineageProgress(states).of(shard("c", "b")) == LineageProgress(states).of(shard("c", "b"))
 
 
+@pytest.mark.usefixtures("no_garbage_collection")
 def test_300_splits_and_merges_are_looked_at_in_a_fraction_of_a_second():
     states = {"s/0": ShardState(START)}
     shards, open_id = [shard("0")], "0"

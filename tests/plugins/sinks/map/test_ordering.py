@@ -84,6 +84,7 @@ def batch_of(shard, data):
 
 
 @pytest.mark.parametrize("ordering", ["NONE", "PER_KEY", "PER_SHARD"])
+@pytest.mark.usefixtures("no_garbage_collection")
 def test_a_lineage_of_300_splits_and_merges_is_walked_in_no_time(ordering):
     """Each shard is split, and its children are merged: 2^300 paths lead to the first one."""
     shards = [Shard("orders", "m0")]
