@@ -25,7 +25,8 @@ def body_of(call):
 
 
 def put(connection, body):
-    head = f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.PutRecords\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = "POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.PutRecords\r\n"
+    head += f"Content-Type: application/x-amz-json-1.1\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     answer = connection.recv(65_536)
     head, _, rest = answer.partition(b"\r\n\r\n")
