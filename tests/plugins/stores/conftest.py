@@ -5,6 +5,7 @@ import pytest
 from recordpublisher import Properties
 
 from servers.atomic_stores import PROPERTIES, serve_dynamodb_local, serve_versitygw
+from servers.google_storage import serve_google_storage
 from servers.moto_server import KEYS, serve_moto
 from servers.postgresql import serve_postgresql
 
@@ -26,12 +27,40 @@ def aws(moto_endpoint):
     return Properties({"aws.region": "us-east-1", "flink.state.endpoint": moto_endpoint, **KEYS})
 
 
+@pytest.fixture(scope="session")
+def google_storage():
+    with serve_google_storage() as url:
+        yield url
+
+
+@pytest.fixture
+def object_storage(request, tmp_path):
+    """Opens stores over obstore's model of object storage in memory, or its client of Google Cloud Storage."""
+    from obstore.store import GCSStore, MemoryStore
+
+    from recordpublisher.plugins.stores.object_storage import ObjectStorageStore
+
+    def found(kind):
+        memory = MemoryStore()
+
+        def google(uri):
+            config = {"base_url": request.getfixturevalue("google_storage"), "bearer_token": "token"}
+            return GCSStore.from_url(uri, config=config, client_options={"allow_http": True})
+
+        uri = f"gs://bucket/{tmp_path.name}"
+        opened = google if kind == "GOOGLE" else lambda uri: memory
+        return lambda: ObjectStorageStore(uri, "uri", Properties(), opened)
+
+    return found
+
+
 URIS = {
     "FILE": "{folder}/state",
     "SQL": "sqlite:///{folder}/state.db",
     "S3": "s3://bucket/{name}",
     "DYNAMODB": "dynamodb://states/{name}",
 }
+OBJECT_STORAGE = ("OBSTORE", "GOOGLE")
 ATOMIC = {"VERSITYGW": "S3", "DYNAMODB_LOCAL": "DYNAMODB"}
 """Servers whose conditional writes are atomic, which moto's are not. They need Go and Maven."""
 KINDS = [
@@ -76,10 +105,12 @@ def state_properties(request, locate):
     return properties.merged({"flink.state.uri": uri, "flink.job.name": "job"})
 
 
-@pytest.fixture(params=[*KINDS, pytest.param("POSTGRESQL", marks=pytest.mark.slow)])
+@pytest.fixture(params=[*KINDS, *OBJECT_STORAGE, pytest.param("POSTGRESQL", marks=pytest.mark.slow)])
 def open_store(request, tmp_path, locate):
     """Opens conditional stores of one location, as independent processes would."""
     from recordpublisher.plugins.stores.by_location import conditional_store_of
 
+    if request.param in OBJECT_STORAGE:
+        return request.getfixturevalue("object_storage")(request.param)
     location, properties = locate(request.param)
     return lambda: conditional_store_of(location, "uri", properties.merged({"flink.job.name": tmp_path.name}))

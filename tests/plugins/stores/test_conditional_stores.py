@@ -97,6 +97,9 @@ async def _done(store, step, known, value):
         ("S3N://b/p", "S3"),
         ("dbfs:/a", "dbfs"),
         ("dynamodb://t/j", "DYNAMODB"),
+        ("gs://b/p", "GOOGLE"),
+        ("abfs://c@a.dfs.core.windows.net/p", "AZURE"),
+        ("abfss://c@a.dfs.core.windows.net/p", "AZURE"),
         ("sqlite:////a.db", "SQL"),
         ("postgresql+psycopg://h/d", "SQL"),
         ("redis://h", "redis"),
@@ -108,7 +111,7 @@ def test_the_scheme_decides_the_back_end(location, back_end):
 
 def test_an_error_about_a_location_says_what_is_valid_and_hides_the_password():
     with pytest.raises(
-        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job or postg"
+        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.*, abfss://.* or postg"
     ) as raised:
         conditional_store_of("redis://me:hunter2@host", "uri", Properties())
     assert "hunter2" not in str(raised.value)
@@ -125,7 +128,9 @@ def test_a_folder_may_be_a_uri(location):
         ("hdfs://host/a", "there is no client of HDFS here; valid: a folder, s3://bucket/prefix"),
         ("hdfs:/a", "there is no client of HDFS"),
         ("dbfs:/a", "DBFS does not promise that a rename is atomic"),
-        ("gs://bucket/a", "valid: a folder, s3://bucket/prefix"),
+        ("wasbs://container@account/a", "valid: a folder, s3://bucket/prefix"),
+        ("gs:/bucket/a", "valid: gs://bucket/prefix"),
+        ("abfss://container/a", "valid: gs://.* or abfss://container@account"),
         ("file://a/b", "'a' would be a host: file: has one slash or three"),
         ("s3:/bucket/a", "valid: s3://bucket/prefix"),
     ],

@@ -44,10 +44,12 @@ def recordpublisher_register_trackers(registry: Registrar[WatermarkTracker]) -> 
 
 @hookimpl
 def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
-    """A folder, S3, DynamoDB, and a database."""
+    """A folder, S3, DynamoDB, Google Cloud Storage, Azure Blob Storage, and a database."""
     registry.add("FILE", f"{PROJECT}.plugins.stores.folder:FolderStore")
     registry.add("S3", f"{PROJECT}.plugins.stores.s3:S3Store")
     registry.add("DYNAMODB", f"{PROJECT}.plugins.stores.dynamodb:DynamoDbStore")
+    registry.add("GOOGLE", f"{PROJECT}.plugins.stores.object_storage:ObjectStorageStore")
+    registry.add("AZURE", f"{PROJECT}.plugins.stores.object_storage:ObjectStorageStore")
     registry.add("SQL", f"{PROJECT}.plugins.stores.sql.sql_store:SqlStore")
 
 

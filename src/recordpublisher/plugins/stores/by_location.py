@@ -1,4 +1,4 @@
-"""Finds the store for a location: a path or file:, s3://bucket/prefix, dynamodb://table/job, sqlite: or postgresql:."""
+"""Finds the store for a location: a path or file:, s3:, dynamodb:, gs:, abfss:, sqlite: or postgresql:."""
 
 import re
 from collections.abc import Collection
@@ -19,11 +19,14 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 """At least two letters: `C:/` is a drive."""
 _BACK_ENDS = {"": "FILE", "file": "FILE", "dynamodb": "DYNAMODB"}
 _BACK_ENDS |= dict.fromkeys(("s3", "s3a", "s3n"), "S3")
+_BACK_ENDS |= {"gs": "GOOGLE", "abfs": "AZURE", "abfss": "AZURE"}
 _BACK_ENDS |= dict.fromkeys(("sqlite", "postgresql", "postgres"), "SQL")
 _FORMS = {
     "FILE": "a folder",
     "S3": "s3://bucket/prefix",
     "DYNAMODB": "dynamodb://table/job",
+    "GOOGLE": "gs://bucket/prefix",
+    "AZURE": "abfss://container@account.dfs.core.windows.net/prefix",
     "SQL": "postgresql://user@host/database or sqlite:////path/file.db",
 }
 _REFUSED = {
@@ -35,7 +38,7 @@ NOT_FOR_CLAIMS = ("SQL",)
 
 
 def back_end_of(location: str) -> str:
-    """FILE, S3, DYNAMODB or SQL; for any other scheme the scheme itself. A location without a scheme is a path."""
+    """FILE, S3, DYNAMODB, GOOGLE, AZURE or SQL; for any other scheme the scheme itself. A location without a scheme is a path."""
     if location.startswith("file:"):
         return "FILE"
     found = _SCHEME.match(location)

@@ -1,0 +1,170 @@
+"""ObjectStorageStore: a conditional store of objects in Google Cloud Storage or Azure Blob Storage, by the library obstore."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from recordpublisher.extras import install_command
+from recordpublisher.fetcher.conditional_store import (
+    ConditionalStore,
+    ConflictError,
+    VersionedValue,
+    new_version,
+    pause,
+)
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .store_service import get_side_by_side, refuse_credentials, side_by_side
+
+FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
+_URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
+_WRITE_ID = "writeid"
+"""Azure takes only names of variables in C# as names of metadata."""
+_ATTEMPTS = 10
+_QUERY = re.compile(r"\?\S*")
+"""Of a URL in a message: it may have a signature."""
+
+
+def open_object_store(uri: str) -> Any:
+    """obstore's client; it finds credentials in the environment. Raises: ImportError without the extra, obstore's errors."""
+    try:
+        from obstore.store import from_url
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A stored object: its value under its ETag, the id of the write that made it, and what replaces this object only: Google goes by its
+    generation, Azure by its ETag."""
+
+    entry: VersionedValue
+    write_id: str | None
+    identity: dict[str, str]
+
+
+class ObjectStorageStore(ConditionalStore):
+    """Owns the client of a bucket or container. The version of an object is its ETag.
+
+    Each write has a random id in the object's metadata. It shows whether a refused write met its own first attempt or another process's
+    write.
+    """
+
+    poll_seconds = 0.5
+
+    def __init__(
+        self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] = open_object_store
+    ) -> None:
+        """`key` is the property that has the URI. Raises: ConfigurationError."""
+        host = urlsplit(uri).netloc
+        refuse_credentials(key, uri, host if uri.startswith("gs:") else host.replace("@", "", 1), FORMS)
+        if "?" in uri or not _URI.fullmatch(uri):
+            raise ConfigurationError(key, uri.partition("?")[0], FORMS)
+        self.place = uri
+        try:
+            self._client = open_client(uri)
+        except Exception as error:
+            raise ConfigurationError(key, uri, FORMS, reason=_words(error)) from error
+
+    async def get(self, name: str) -> VersionedValue | None:
+        """Read an object."""
+        found = await self._get(name)
+        return None if found is None else found.entry
+
+    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
+        """Read the objects side by side."""
+        return await get_side_by_side(self.get, names)
+
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Put if there is no object."""
+        return await self._put(name, value, None)
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Put if the object is still the one that has this ETag."""
+        return await self._put(name, value, expected)
+
+    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
+        """List, then read the objects, side by side."""
+        return await self.get_all(await self.list_names(prefix))
+
+    async def list_versions(self, prefix: str) -> dict[str, str]:
+        """List the folder of the prefix: obstore knows no other prefixes."""
+        found: dict[str, str] = {}
+        with self._as_state_errors():
+            async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
+                found |= {meta["path"]: _version(meta) for meta in chunk if meta["path"].startswith(prefix)}
+        return dict(sorted(found.items()))
+
+    async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
+        """List as `list_versions` does."""
+        return [name for name in await self.list_versions(prefix) if before is None or name < before]
+
+    async def delete(self, *names: str) -> None:
+        """Delete one by one, side by side."""
+        await side_by_side(map(self._delete, names))
+
+    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        write_id = new_version()
+        for attempt in range(_ATTEMPTS):
+            if attempt > 1:
+                await pause(attempt)
+            found = None if attempt == 0 and expected is None else await self._get(name)
+            current = None if found is None else found.entry
+            if found is not None and found.write_id == write_id:
+                return found.entry.version
+            if expected != (None if current is None else current.version):
+                raise ConflictError(self.place, name, current)
+            mode = "create" if found is None else found.identity
+            with self._as_state_errors():
+                try:
+                    stored = await self._client.put_async(name, value, mode=mode, attributes={_WRITE_ID: write_id})
+                except (AlreadyExistsError, PreconditionError):
+                    continue  # met another write, or the first attempt of this one
+                return _version(stored)
+        raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
+
+    async def _get(self, name: str) -> _Found | None:
+        with self._as_state_errors():
+            try:
+                found = await self._client.get_async(name)
+            except FileNotFoundError:
+                return None
+            value = bytes(await found.bytes_async())
+            meta = found.meta
+            identity = {key: str(meta[key]) for key in ("e_tag", "version") if meta[key] is not None}
+            return _Found(VersionedValue(value, _version(meta)), found.attributes.get(_WRITE_ID), identity)
+
+    async def _delete(self, name: str) -> None:
+        with self._as_state_errors():
+            try:
+                await self._client.delete_async(name)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _as_state_errors(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError, GenericError
+
+        try:
+            yield
+        except (BaseError, FileNotFoundError) as error:
+            kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
+            raise kind(f"{self.place} cannot be used: {_words(error)}") from error
+
+
+def _version(meta: Any) -> str:
+    """The ETag: in Azure's listings it has no quotes, in its headers it has."""
+    return str(meta["e_tag"]).strip('"')
+
+
+def _words(error: Exception) -> str:
+    """The first line: obstore appends its own source."""
+    return _QUERY.sub("", str(error).partition("\n")[0])
