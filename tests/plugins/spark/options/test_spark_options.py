@@ -83,6 +83,20 @@ def test_a_root_of_all_queries_replaces_the_place_of_one():
     assert not SparkOptions.parse(GIVEN).replays_lost_claims
 
 
+def test_the_drivers_environment_may_name_the_root_and_tasks_get_it_with_the_options(monkeypatch):
+    monkeypatch.setenv("RECORDPUBLISHER_METADATA_ROOT", "/claims")
+    options = SparkOptions.parse({"stream": "orders"})
+    monkeypatch.delenv("RECORDPUBLISHER_METADATA_ROOT")
+    assert (options.metadata_location, options.metadata_key) == ("/claims", "metadataRoot")
+
+
+def test_a_place_among_the_options_goes_before_that_of_the_environment(monkeypatch):
+    monkeypatch.setenv("RECORDPUBLISHER_METADATA_ROOT", "/of-all")
+    for option in ("metadatalocation", "metadataroot"):
+        assert SparkOptions.parse({"stream": "orders", option: "/own"}).metadata_location == "/own"
+    assert SparkOptions.parse({"stream": "orders"}, keeps_claims=False).metadata_location == ""
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

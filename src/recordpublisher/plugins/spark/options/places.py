@@ -1,5 +1,7 @@
 """The options of where a query keeps its claims, and of what it does when they are lost."""
 
+import os
+
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -7,6 +9,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from . import SPARK
 
 _PLACE = "a folder that the driver and every executor see, s3://bucket/prefix or dynamodb://table/job"
+ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
+"""The `metadataRoot` of queries that name no place, in the driver's environment. Spark shows its configuration to no Python source."""
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
@@ -16,7 +20,8 @@ METADATA_LOCATION = SPARK.text(
 )
 METADATA_ROOT = SPARK.text(
     "flink.spark.metadata.root",
-    "One place for the claims of any number of queries, instead of `metadataLocation`; each has a folder there. Option `metadataRoot`.",
+    "One place for the claims of any number of queries, instead of `metadataLocation`; each has a folder there. Option `metadataRoot`; "
+    f"without it the variable {ROOT_VARIABLE} of the driver.",
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = SPARK.choice(
@@ -28,6 +33,13 @@ ON_METADATA_LOSS = SPARK.choice(
     aliases=("onMetadataLoss",),
 )
 METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)
+
+
+def with_default_root(properties: Properties) -> Properties:
+    """With the place that the driver's environment names, where the options name none. Tasks get it with the options."""
+    root = os.environ.get(ROOT_VARIABLE)
+    is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
+    return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
 
 
 def metadata_key(properties: Properties) -> str:
@@ -43,7 +55,7 @@ def metadata_place(properties: Properties) -> str:
         raise ConfigurationError("metadataRoot", root, "one of 'metadataLocation' and 'metadataRoot'", reason=reason)
     place = location or root
     if place is None:
-        valid = f"{_PLACE}, for this query; or 'metadataRoot', for all queries"
+        valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
         raise ConfigurationError("metadataLocation", None, valid)
     conditional_store_of(place, metadata_key(properties), properties, refused=NOT_FOR_CLAIMS)
     return place

@@ -24,6 +24,7 @@ from .places import (
     ON_METADATA_LOSS,
     metadata_key,
     metadata_place,
+    with_default_root,
 )
 from .positions import ENDING_POSITION
 from .starts import STARTS
@@ -154,6 +155,8 @@ class SparkOptions:
         properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
         warn_of_unknown_options(properties, _READ_OPTIONS)
+        if keeps_claims:
+            properties = with_default_root(properties)
         return cls(
             streams=_streams(properties),
             metadata_location=_metadata_place(properties, keeps_claims),
