@@ -57,6 +57,13 @@ def test_purge_deletes_older_batches_of_one_query(store):
     assert store.has_marker("query", "token")
 
 
+def test_the_queries_are_those_with_claims(store):
+    assert store.queries() == set()
+    store.put_if_absent(BATCH, "g", b"first")
+    store.put_if_absent(BatchId("another", 1, "plan"), "g", b"first")
+    assert store.queries() == {"query", "another"}
+
+
 def test_a_marker_is_found_only_where_it_was_written(store):
     store.write_marker("query", "token")
     assert store.has_marker("query", "token")
@@ -74,7 +81,9 @@ def test_a_missing_bucket_is_a_configuration_error(aws):
 
 
 def test_another_location_is_an_error_that_says_what_is_valid():
-    with pytest.raises(ConfigurationError, match="a folder, s3://bucket/prefix or dynamodb://table/job"):
+    with pytest.raises(
+        ConfigurationError, match=r"a folder, s3://bucket/prefix, dynamodb://table/job, gs://.* or abfss://"
+    ):
         read_claim_store_of("hdfs://host/x", Properties(), run_without_loop)
 
 

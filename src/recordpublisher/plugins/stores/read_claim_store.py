@@ -89,6 +89,10 @@ class ReadClaimStore:
 
         self._run(purge())
 
+    def queries(self) -> set[str]:
+        """The queries that have claims here."""
+        return queries_of(self._run(self._store.list_names("")))
+
     def write_marker(self, query: str, token: str) -> None:
         """Store a marker for `get` and `has_marker`. Raises: ConfigurationError when the location cannot hold claims."""
         try:
@@ -104,6 +108,11 @@ class ReadClaimStore:
     def close(self) -> None:
         """Close the client. The next call opens a new one."""
         self._run(self._store.close())
+
+
+def queries_of(names: Iterable[str]) -> set[str]:
+    """The queries of stored claims, by the names of everything that is stored."""
+    return {name.partition("/")[0] for name in names if name.count("/") > 1}
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:

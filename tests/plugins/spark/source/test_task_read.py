@@ -75,6 +75,24 @@ def test_the_loser_of_a_race_returns_the_winners_rows(kinesis):
     assert sequences(slow) == ["1", "2", "3"]
 
 
+def test_a_replay_has_the_rows_of_each_shard_in_the_same_order(kinesis):
+    kinesis.add("b", [1, 2])
+    store = MemoryClaims(markers={("query", "token")})
+
+    def in_turns(starts, bounds, sink, publisher, **more):
+        """The first read gets the shards in another order than the replay."""
+        order = sorted(starts, key=lambda shard: shard.key, reverse=more.get("is_replay", False))
+        return kinesis.read({shard: starts[shard] for shard in order}, bounds, sink, publisher)
+
+    def rows():
+        read = TaskRead(plan(kinesis), store, in_turns, kinesis.clock).rows()
+        return [row for batch in read for row in batch.select(["shardId", "sequenceNumber"]).to_pylist()]
+
+    first, again = rows(), rows()
+    assert first != again
+    assert sorted(first, key=lambda row: row["shardId"]) == sorted(again, key=lambda row: row["shardId"])
+
+
 def test_a_replay_that_finds_other_records_fails(kinesis):
     store = MemoryClaims(markers={("query", "token")})
     assert sequences(TaskRead(plan(kinesis), store, kinesis.read, kinesis.clock)) == ["1", "2", "3"]

@@ -8,6 +8,7 @@ from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 
+from ..options.places import METADATA_ROOT
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..service.planning_port import PlanningPort
@@ -137,6 +138,8 @@ class BatchPlanner:
         self._check_location()
         if self._run is not None:
             return
+        if start.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
+            self._warnings.old_claims(self.store.queries() - {start.query})
         dropped = dropped_streams({entry.shard.stream for entry in start.shards.values()}, self.options.streams)
         reached = plan_batch(start, self._load_claims(start), self._inputs(None)).offset
         self._run = begin_run(

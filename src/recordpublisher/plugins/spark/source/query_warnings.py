@@ -14,6 +14,13 @@ HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
 """How old the oldest unread record may be without a warning, as a part of the retention."""
 NEAR_LOSS = "records of %s are lost in %.1f h unless they are read before: the stream keeps them for %.0f h"
+NOT_READ = (
+    ". Does the sink read the batch? A file sink skips the batches that _spark_metadata in its folder has: a new checkpoint needs a new "
+    "folder"
+)
+PARTLY_READ = (
+    ". Does the sink take a part of a batch, as take(1) in foreachBatch does? Rows of tasks that ran do not come again"
+)
 WARM_UP_BATCHES = 3
 """The first batches start workers and clients, so their times are not representative."""
 
@@ -35,7 +42,10 @@ class QueryWarnings:
         """Warn about the batch of `start`, once `offset` is planned."""
         if claims.missing:
             text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
-            self._warn(text, start.batch, claims.missing)
+            hint = (
+                (NOT_READ if claims.is_unread else PARTLY_READ) if claims.has_token else ""
+            )  # without it claims are lost
+            self._warn(text + hint, start.batch, claims.missing)
         if start.batch > WARM_UP_BATCHES:
             self._short_lookahead(start, offset)
             self._tasks_one_after_the_other(start, claims)
@@ -55,6 +65,15 @@ class QueryWarnings:
             text = "no longer read, and their positions are forgotten: %s; if added again, they start where the job started"
             self._warn(text, ", ".join(sorted(streams)))
 
+    def old_claims(self, queries: Collection[str]) -> None:
+        """Warn that a new query found claims of others in a place of its own: a checkpoint may be lost."""
+        if queries:
+            text = (
+                "metadataLocation has claims of %s, and this query has a new checkpoint: it begins at flink.stream.initpos, not where that "
+                "one ended. If a checkpoint was lost or mistyped, stop, and use it. Queries that share a place name it as metadataRoot"
+            )
+            self._once(text, ", ".join(sorted(queries)))
+
     def shared_consumer(self, shards: Collection[str], consumer: str) -> None:
         """Warn that subscriptions are disturbed batch after batch, once."""
         if shards:
@@ -71,8 +90,7 @@ class QueryWarnings:
 
     def unread_batch(self, offset: BatchOffset) -> None:
         """Warn that an AvailableNow run ends because its sink did not read a batch."""
-        text = "no task of batch %s ran, so the run ends here: does the sink read the batch?"
-        LOG.warning(text, offset.batch - 1)
+        LOG.warning("no task of batch %s ran, so the run ends here" + NOT_READ, offset.batch - 1)
 
     def _short_lookahead(self, start: BatchOffset, offset: BatchOffset) -> None:
         lookahead = AlignmentSettings.of(self._options.properties).lookahead

@@ -131,12 +131,27 @@ def test_a_planner_that_dies_before_its_first_offset_is_logged_leaves_no_claim(k
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
-def test_claims_of_a_deleted_checkpoint_are_ignored(kinesis, tmp_path):
+def test_claims_of_a_deleted_checkpoint_are_ignored_with_a_warning(kinesis, tmp_path, caplog):
     kinesis.add("a", [1, 2, 3])
-    query(kinesis, tmp_path).run()
+    first = query(kinesis, tmp_path)
+    first.run()
+    assert "has claims of" not in caplog.text
     again = query(kinesis, tmp_path)
     again.run()
     assert sorted(again.delivered()) == sorted(again.expected())
+    words = f"metadataLocation has claims of {first.last.query}, and this query has a new checkpoint"
+    assert words in again.planner.figures()["warnings"][0]
+    again.restart()
+    again.batch()
+    assert caplog.text.count(words) == 1
+
+
+def test_that_other_queries_keep_claims_in_a_root_is_no_warning(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    for _ in range(2):
+        job = query(kinesis, tmp_path, metadataRoot=str(tmp_path))
+        job.run()
+        assert "warnings" not in job.planner.figures()
 
 
 def test_a_claim_that_names_other_shards_fails_the_task(kinesis, tmp_path):
@@ -149,7 +164,7 @@ def test_a_claim_that_names_other_shards_fails_the_task(kinesis, tmp_path):
         job.rows_of(replace(first, group=second.group))
 
 
-def test_an_unread_task_is_read_by_the_next_batch(kinesis, tmp_path):
+def test_an_unread_task_is_read_by_the_next_batch(kinesis, tmp_path, caplog):
     kinesis.add("a", [1])
     kinesis.add("b", [1])
     job = query(kinesis, tmp_path)
@@ -158,6 +173,20 @@ def test_an_unread_task_is_read_by_the_next_batch(kinesis, tmp_path):
     job.read_task = lambda plan: True
     job.run()
     assert sorted(job.delivered()) == sorted(job.expected())
+    assert "as take(1) in foreachBatch does?" in caplog.text
+
+
+def test_a_batch_that_no_task_read_is_read_by_the_next_one_and_the_warning_names_what_skips_batches(
+    kinesis, tmp_path, caplog
+):
+    kinesis.add("a", [1])
+    job = query(kinesis, tmp_path)
+    job.read_task = lambda plan: False
+    job.batch()
+    job.read_task = lambda plan: True
+    job.run()
+    assert sorted(job.delivered()) == sorted(job.expected())
+    assert "A file sink skips the batches that _spark_metadata in its folder has" in caplog.text
 
 
 def test_old_claims_are_purged_and_those_of_other_queries_stay(kinesis, tmp_path):
