@@ -26,7 +26,11 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- made by make docs from the code: change the code, not this page -->"
 
 AREAS = {
-    "reading": ("Reading", ["DataFetcher", "consume", "stream", "lambda_handler", "export_metrics", "Alarm", "AlarmKind"]),
+    "reading": (
+        "Reading",
+        ["DataFetcher", "consume", "stream", "read_arrow", "read_polars", "lambda_handler", "export_metrics", "Alarm",
+         "AlarmKind"],
+    ),
     "records": (
         "Records and shards",
         ["Record", "RecordBatch", "UserRecord", "Json", "Avro", "Protobuf", "Shard", "HashRange",

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.publisher import (
+    INITIAL_POSITION,
+    INITIAL_TIMESTAMP,
+    INITIAL_TIMESTAMP_FORMAT,
+)
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
 from recordpublisher.publishers.properties.property_types import EXAMPLES
 
@@ -14,12 +19,20 @@ FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/ge
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
 ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
+STARTS = {*INITIAL_POSITION.keywords, *INITIAL_TIMESTAMP.keywords, *INITIAL_TIMESTAMP_FORMAT.keywords}
+"""What `read_arrow` takes as its argument `start`."""
 HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
 from typing import Literal, TypedDict
 
 
-class JobSettings(TypedDict, total=False):
+class ReadSettings(TypedDict, total=False):
+    """Keyword arguments of `read_arrow` and `read_polars`, which take the start as an argument of their own."""
+
+'''
+OF_JOBS = '''
+
+class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
 '''
@@ -34,9 +47,10 @@ class Settings(JobSettings, total=False):
 def content() -> str:
     """The whole module."""
     known = properties_by_keyword()
-    of_job = [_field(*each) for each in known.items() if each[0] not in ARGUMENTS]
+    of_read = [_field(*each) for each in known.items() if each[0] not in ARGUMENTS | STARTS]
+    of_job = [_field(*each) for each in known.items() if each[0] in STARTS]
     others = [_field(*each) for each in known.items() if each[0] in ARGUMENTS]
-    return HEAD + "".join(of_job) + BETWEEN + "".join(others)
+    return HEAD + "".join(of_read) + OF_JOBS + "".join(of_job) + BETWEEN + "".join(others)
 
 
 def _field(keyword: str, declared: Property[Any]) -> str:

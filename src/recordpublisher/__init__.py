@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .plugins.metrics.export import export_metrics
     from .plugins.runtime.aws_lambda.handler import lambda_handler
     from .plugins.runtime.data_fetcher import DataFetcher
+    from .plugins.runtime.frames.read import read_arrow, read_polars
     from .plugins.runtime.streaming import consume, stream
     from .plugins.sinks.callback import CallbackSink
     from .plugins.sinks.files.jsonl import JsonlSink
@@ -85,6 +86,7 @@ _NAMES = {
     ".plugins.metrics.export": "export_metrics",
     ".plugins.runtime.data_fetcher": "DataFetcher",
     ".plugins.runtime.aws_lambda.handler": "lambda_handler",
+    ".plugins.runtime.frames.read": "read_arrow read_polars",
     ".plugins.runtime.streaming": "consume stream",
     ".plugins.sinks.callback": "CallbackSink",
     ".plugins.sinks.files.jsonl": "JsonlSink",
@@ -119,6 +121,8 @@ __all__ = [
     "DataFetcher",
     "consume",
     "stream",
+    "read_arrow",
+    "read_polars",
     "lambda_handler",
     "export_metrics",
     "Alarm",

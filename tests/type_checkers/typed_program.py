@@ -1,9 +1,11 @@
 """What type checkers infer of typed records: checked by mypy in `make check`, by pyright in `test_pyright.py`; it is never run."""
 
 from collections.abc import AsyncGenerator, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 import msgspec
+import polars
 
 import recordpublisher as rp
 
@@ -54,6 +56,16 @@ def iterations() -> None:
     assert_type(rp.consume("orders", deserializer="json"), Iterator[rp.Record[Any]])
     assert_type(rp.consume("orders", region="eu-west-1"), Iterator[rp.Record[Any]])
     assert_type(rp.stream("orders", deserializer=Order), AsyncGenerator[rp.RecordBatch[Order], None])
+
+
+def frames(batch: rp.RecordBatch[Order], last: dict[str, Any]) -> None:
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    assert_type(rp.read_polars("orders", start=hour_ago, deserializer=Order, region="eu-west-1"), polars.DataFrame)
+    rp.read_polars("orders", {"aws.region": "eu-west-1"}, start="TRIM_HORIZON", end="NOW")
+    with rp.read_arrow("orders", start=last, end=last) as reader:
+        reader.read_all()
+    batch.to_arrow(Order).to_pylist()
+    rp.read_arrow("orders", state_url="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def jobs() -> None:

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
-from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from recordpublisher.plugins.spark.columns.column_buffers import ReusedMemory
+from recordpublisher.plugins.spark.columns.arrow_rows import ArrowRows
+from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import StartingPosition
@@ -72,7 +73,7 @@ def drain(rows):
     """Send to another process, which drops it."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as other:
         assert other.stdin is not None
-        with pa.ipc.new_stream(other.stdin, ARROW_SCHEMA) as stream:
+        with pa.ipc.new_stream(other.stdin, RECORD_SCHEMA) as stream:
             for batch in rows.drain():
                 stream.write_batch(batch)
         other.stdin.close()

@@ -7,9 +7,11 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Generic
+from operator import attrgetter, methodcaller
+from typing import Any, Generic, NamedTuple
 
 import msgspec
+from msgspec import inspect
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, V
@@ -30,7 +32,8 @@ class Json(Generic[V]):
     """
 
     def __init__(self, into: type[V] | types.UnionType, *, strict: bool = True) -> None:
-        self._name = _name_of(into)
+        self.into = into
+        self._name = name_of(into)
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
@@ -44,7 +47,7 @@ def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
     _decoder(into, True)
 
     def convert(value: Any) -> V:
-        with _explained(_name_of(into)):
+        with _explained(name_of(into)):
             converted: V = msgspec.convert(value, into, dec_hook=_from_plain)
         return converted
 
@@ -59,6 +62,45 @@ def is_type(given: object) -> bool:
 def has_fields(value: Any) -> bool:
     """Whether it is a dataclass, a Struct, an attrs class or a pydantic model."""
     return any(hasattr(value, name) for name in _MARKS)
+
+
+class TypedField(NamedTuple):
+    """A field of a type: its name in JSON, its type as `msgspec.inspect` describes it, and `take`, which gets it from a value."""
+
+    name: str
+    type: Any
+    take: Callable[[Any], Any]
+
+
+def fields_of(info: Any) -> list[TypedField] | None:
+    """The fields of a type that `msgspec.inspect` describes; None for one that has none, such as a number or a list."""
+    if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
+        fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
+        return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
+    if isinstance(info, inspect.TypedDictType):
+        return [TypedField(field.encode_name, field.type, methodcaller("get", field.name)) for field in info.fields]
+    if isinstance(info, (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
+        return [TypedField(field.encode_name, field.type, attrgetter(field.name)) for field in info.fields]
+    return None
+
+
+def without_none(info: Any) -> Any:
+    """What a value is that may also be None; a float, where it may be a number of either kind. Other unions stay as they are."""
+    if isinstance(info, inspect.Metadata):
+        return without_none(info.type)
+    if not isinstance(info, inspect.UnionType):
+        return info
+    kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
+    if set(map(type, kinds)) == {inspect.IntType, inspect.FloatType}:
+        return inspect.FloatType()
+    return without_none(kinds[0]) if len(kinds) == 1 else info
+
+
+def constants_of(info: Any) -> list[Any] | None:
+    """The values of an Enum or a Literal; None for another type."""
+    if isinstance(info, inspect.EnumType):
+        return [member.value for member in info.cls]
+    return list(info.values) if isinstance(info, inspect.LiteralType) else None
 
 
 def plain_value(value: Any) -> Any:
@@ -142,5 +184,6 @@ def _explained(name: str) -> Iterator[None]:
         raise ValueError(f"it is no {name}: ${path}: {first['msg']}{more}") from error
 
 
-def _name_of(into: Any) -> str:
+def name_of(into: Any) -> str:
+    """A type's name for messages."""
     return into.__name__ if isinstance(into, type) else str(into)

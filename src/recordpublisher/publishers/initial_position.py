@@ -13,6 +13,8 @@ from .properties.properties import Properties
 _VALID = (
     "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
 )
+A_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
+"""What `time_ms` takes, for messages."""
 _FIELDS = {
     "y": "%Y",
     "M": "%m",
@@ -50,6 +52,14 @@ def initial_timestamp_ms(properties: Properties) -> int:
         raise
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid) from error
+
+
+def time_ms(name: str, given: str, valid: str = A_TIME) -> int:
+    """A time as `flink.stream.initpos.timestamp` takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
+    try:
+        return initial_timestamp_ms(Properties({INITIAL_TIMESTAMP.key: given}))
+    except ConfigurationError as error:
+        raise ConfigurationError(name, given, valid) from error
 
 
 def _seconds(given: str, properties: Properties) -> float:

@@ -192,6 +192,19 @@ class RecordBatch(Generic[V_co]):
         """Column: event times, epoch ms; arrival times before the consumer has set them."""
         return self.arrival_millis if self.event_times is None else self.event_times
 
+    def to_arrow(self, into: Any = None) -> Any:
+        """The records as a `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark, with `data`.
+
+        `into` is the type of the values; None: their class, if they have fields. Arrow takes numbers without a copy; texts and payloads
+        are copied once. Needs the extra `arrow`.
+
+        Raises: ConfigurationError for a field without an Arrow type and for values of several classes, DeserializationError for a value
+        that its column does not take.
+        """
+        from recordpublisher.plugins.columns.frame_columns import to_arrow
+
+        return to_arrow(self, into)
+
     def with_columns(
         self,
         *,

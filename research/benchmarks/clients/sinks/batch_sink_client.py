@@ -10,8 +10,8 @@ import tempfile
 import time
 
 import recordpublisher as rp
+from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
-from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
 
 from benchmarks.clients.pipeline_client import NoSink, properties_of
 

@@ -15,9 +15,8 @@ import typer
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_timestamp_ms
+from recordpublisher.publishers.initial_position import A_TIME, time_ms
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -183,7 +182,6 @@ class PrintedRate:
         print_note(f"{count:,} records in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
 
 
-_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
 _MAX_TIME_DIGITS = 20
 
 
@@ -202,15 +200,7 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
         return {}
     if start.upper() in ("TRIM_HORIZON", "LATEST"):
         return {INITIAL_POSITION.key: start.upper()}
-    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {_TIME}"))
-
-
-def time_ms(option: str, given: str, valid: str = _TIME) -> int:
-    """A point in time, epoch ms. Raises: ConfigurationError that names the option."""
-    try:
-        return initial_timestamp_ms(Properties({INITIAL_TIMESTAMP.key: given}))
-    except ConfigurationError as error:
-        raise ConfigurationError(option, given, valid) from error
+    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {A_TIME}"))
 
 
 def _duration_ms(given: str) -> int:

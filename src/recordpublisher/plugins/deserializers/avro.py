@@ -38,6 +38,7 @@ class Avro(Generic[V]):
             self._schema = parse_schema(text)
         except ValueError as error:
             raise ConfigurationError("schema", text, "an Avro schema as JSON", reason=str(error)) from error
+        self.into = into
         self._convert = None if into is None else converter_into(into)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
@@ -53,7 +54,7 @@ class AvroDeserializer(Avro[Any]):
         schema = schema_of(properties)
         if schema is None:
             raise ConfigurationError(AVRO_SCHEMA.key, None, "an Avro schema as JSON", reason=_ONE_IS_NEEDED)
-        self._schema, self._convert = schema, None
+        self._schema, self.into, self._convert = schema, None, None
 
 
 _ONE_IS_NEEDED = f"exactly one of it and {AVRO_SCHEMA_FILE.key} is needed by flink.deserializer=avro"

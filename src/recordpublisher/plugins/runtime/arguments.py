@@ -6,13 +6,13 @@ from typing import Any
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
 
-def checked_properties(given: Mapping[str, object] | None, settings: JobSettings, **arguments: object) -> Properties:
+def checked_properties(given: Mapping[str, object] | None, settings: ReadSettings, **arguments: object) -> Properties:
     """The properties of a mapping and of keyword arguments. An argument that is a text (`sink="sql"`) is the property of that name.
 
     Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.consumer.bad_records import OnPoison, log
-from recordpublisher.consumer.deserialization import DeserializerArgument, deserializer_of
+from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
 from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
@@ -30,8 +30,7 @@ def batch_decorator_factory(
     watermark_assigner: Assigner | None = None,
 ) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
     """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
-    is_named = deserializer is None or isinstance(deserializer, str)  # a text is the value of the property
-    values = build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
+    values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
     on_poison, limit = OnPoison[properties.value(ON_POISON)], properties.value(FUTURE_LIMIT)
@@ -52,6 +51,14 @@ def batch_decorator_factory(
         )
 
     return decorator_for
+
+
+def chosen_deserializer(
+    registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
+) -> Deserializer[Any]:
+    """That of the argument, else that of the property. Raises: ConfigurationError."""
+    is_named = deserializer is None or isinstance(deserializer, str)  # a text is the value of the property
+    return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 
 
 def _watermark_strategy_factory(

@@ -5,7 +5,8 @@ from __future__ import annotations  # the reference and help() show types by the
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from typing import Unpack
+from contextlib import closing
+from typing import TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.conditional_store import ConditionalStore
@@ -24,6 +25,7 @@ from .short_errors import SHORT_ERRORS
 from .stream_names import StreamsArgument
 
 log = logging.getLogger("recordpublisher.stream")
+T = TypeVar("T")
 
 
 def stream(
@@ -175,14 +177,20 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 def _records(batches: AsyncGenerator[RecordBatch, None]) -> Generator[Record, None, None]:
-    """The records of batches that a background loop reads; ending the iteration ends the loop."""
-    with SHORT_ERRORS, BackgroundLoop("rp.consume") as loop:
+    with closing(in_background("rp.consume", batches)) as read:
+        for batch in read:
+            yield from batch
+
+
+def in_background(name: str, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """What an asynchronous iteration returns, which runs in a loop and thread of its own. Ending the iteration ends them."""
+    with SHORT_ERRORS, BackgroundLoop(name) as loop:
         try:
-            while (batch := loop.run(_next(batches))) is not None:
-                yield from batch
+            while (item := loop.run(_next(items))) is not None:
+                yield item
         finally:
-            loop.close(batches.aclose())
+            loop.close(items.aclose())
 
 
-async def _next(batches: AsyncGenerator[RecordBatch, None]) -> RecordBatch | None:
-    return await anext(batches, None)
+async def _next(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)

@@ -195,7 +195,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches."""
-        from .columns.column_buffers import ReusedMemory
+        from .columns.reused_memory import ReusedMemory
         from .source.batch_claims import claim_store
         from .source.task_read import TaskRead, shard_reader
 

@@ -244,7 +244,7 @@ async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
 async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
     sink = sink_in(tmp_path, Parquet)
     await sink.open(rp.SinkContext())
-    written = batch("1", "2")
+    written = batch(b"1", b"2")
     held = weakref.ref(written)
     await sink.write(written)
     del written
@@ -256,7 +256,7 @@ async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
 async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
     sink = sink_in(tmp_path, Parquet)
     await sink.open(rp.SinkContext())
-    await sink.write(batch("1", "2"))
+    await sink.write(batch(b"1", b"2"))
     await sink.flush(rp.Checkpoint(state(2)))
     (file,) = tmp_path.rglob("*.parquet")
 

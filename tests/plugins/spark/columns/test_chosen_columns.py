@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
+from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.plugins.columns.column_buffers import binary_column
 from recordpublisher.plugins.spark.columns.arrow_rows import ROWS_PER_BATCH, ArrowRows
-from recordpublisher.plugins.spark.columns.column_buffers import ReusedMemory, binary_column
+from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing import run_virtual
@@ -30,11 +31,11 @@ def test_memory_is_used_again_when_its_column_is_gone():
 @pytest.mark.slow
 def test_memory_is_not_written_over_while_something_refers_to_it():
     memory = ReusedMemory()
-    column = binary_column([BIG, BIG], memory)
+    column = binary_column([BIG, BIG], memory.joined)
     part = pa.RecordBatch.from_arrays([column], ["data"]).slice(900, 200)
     del column
     gc.collect()
-    other = binary_column([SMALL], memory)
+    other = binary_column([SMALL], memory.joined)
     assert part["data"].to_pylist() == BIG[:200]
     assert other.to_pylist() == SMALL
 
@@ -67,7 +68,7 @@ def test_columns_of_any_lifetime_keep_their_values(draw: random.Random):
         if draw.random() < 0.2:
             memory.begin_window()
         values = [bytes([number]) * draw.randrange(3_000) for _ in range(draw.randrange(5))]
-        alive.append((binary_column([values], memory), values))
+        alive.append((binary_column([values], memory.joined), values))
         while alive and draw.random() < 0.5:
             del alive[draw.randrange(len(alive))]
         assert all(column.to_pylist() == kept for column, kept in alive)

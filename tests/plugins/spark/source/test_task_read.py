@@ -10,7 +10,7 @@ import pytest
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.columns.arrow_rows import ARROW_SCHEMA
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.spark.source.claim import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
 from recordpublisher.plugins.spark.source.task_read import TaskPlan, TaskRead, endless_retries
@@ -252,7 +252,7 @@ def test_a_first_read_tries_failed_calls_again_until_its_window_ends():
 
 
 def test_a_task_builds_only_the_chosen_columns_and_claims_and_replays_as_with_all(kinesis):
-    store, schema = MemoryClaims(markers={("query", "token")}), pa.schema([ARROW_SCHEMA.field("data")])
+    store, schema = MemoryClaims(markers={("query", "token")}), pa.schema([RECORD_SCHEMA.field("data")])
     for accepts_loss in (False, False, True):  # the first read, and two replays
         planned = replace(plan(kinesis), accepts_loss=accepts_loss)
         (rows,) = TaskRead(planned, store, kinesis.read, kinesis.clock, schema=schema).rows()

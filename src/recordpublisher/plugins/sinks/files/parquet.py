@@ -1,6 +1,7 @@
 """ParquetSink: one file for each shard and checkpoint, all with one schema. Needs the extra `parquet`."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
 from recordpublisher.consumer.typed_values import plain_value
+from recordpublisher.plugins.columns.column_buffers import text_column
+from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -38,6 +41,10 @@ SCHEMA = pa.schema(
 )
 """The same for every file, so that they can be read as one table; `value` is the deserialised value as JSON text."""
 
+_METADATA = pa.schema(
+    [(re.sub("_(.)", lambda match: match[1].upper(), name), SCHEMA.field(name).type) for name in SCHEMA.names[:-1]]
+)
+"""The same without `value`, by the names that frames and Spark have for them."""
 REPEATING = ["stream", "shard_id", "partition_key"]
 """Columns that are written with a dictionary: in the others nearly every value differs, and it would cost a quarter of the encoding."""
 
@@ -79,22 +86,9 @@ def _writable(batch: RecordBatch, rejected: Rejected) -> list[tuple[RecordBatch,
 
 
 def _rows(batch: RecordBatch, values: list[str] | None) -> Any:
-    """Arrow columns; a value common to the whole batch is repeated by Arrow, not by a Python list."""
-    count, arrivals = len(batch), batch.arrival_millis
-    arrived = pa.array(arrivals, _INSTANT)
-    columns = [
-        pa.repeat(batch.stream, count),
-        pa.repeat(batch.shard_id, count),
-        pa.array(batch.sequence_numbers, pa.string()),
-        pa.array(batch.sub_sequence_numbers, pa.int64()),
-        pa.array(batch.partition_keys, pa.string()),
-        pa.array(batch.explicit_hash_keys, pa.string()),
-        arrived,
-        arrived if batch.event_time_column is arrivals else pa.array(batch.event_time_column, _INSTANT),
-        pa.array(batch.data, pa.binary()),
-        pa.nulls(count, pa.string()) if values is None else pa.array(values, pa.string()),
-    ]
-    return pa.record_batch(columns, schema=SCHEMA)
+    columns = arrow_columns(batch, schema=_METADATA).columns
+    texts = pa.nulls(len(batch), pa.string()) if values is None else text_column(values)
+    return pa.record_batch([*columns, texts], schema=SCHEMA)
 
 
 def _write(rows: list[Any], path: Path) -> None:

@@ -51,7 +51,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: RangePartition) -> Iterator[Any]:
         """The rows of one shard, as Arrow batches."""
-        from ..columns.column_buffers import ReusedMemory
+        from ..columns.reused_memory import ReusedMemory
         from ..source.task_read import shard_reader
         from .range_read import RangeRead
 

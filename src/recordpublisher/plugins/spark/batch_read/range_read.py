@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.records import RecordBatch
 
-from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from ..columns.column_buffers import ReusedMemory
+from ..columns.arrow_rows import ArrowRows
+from ..columns.reused_memory import ReusedMemory
 from ..options.positions import END_OPTION
 from ..outages import OutageWatch
 from ..source.task_read import ReadShards
@@ -32,7 +33,7 @@ class RowsBefore(ArrowRows):
     `first_found` is the sequence number of the first record of the read.
     """
 
-    def __init__(self, part: ShardRange, schema: pa.Schema = ARROW_SCHEMA, memory: ReusedMemory | None = None) -> None:
+    def __init__(self, part: ShardRange, schema: pa.Schema = RECORD_SCHEMA, memory: ReusedMemory | None = None) -> None:
         super().__init__(schema, memory=memory)
         self._end = part.end
         self.is_past = False
@@ -59,7 +60,7 @@ class RangeRead:
     bounds: Bounds
     max_outage_ms: int
     accepts_loss: bool = False
-    schema: pa.Schema = ARROW_SCHEMA
+    schema: pa.Schema = RECORD_SCHEMA
     memory: ReusedMemory = field(default_factory=ReusedMemory)
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     _outages: OutageWatch = field(init=False)

@@ -1,92 +1,18 @@
 """ArrowRows: the columns that Spark sees, built from whole batches."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
-from operator import attrgetter, is_
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA, arrow_columns
 from recordpublisher.publishers.records import RecordBatch
 
-from .column_buffers import (
-    INSTANT,
-    ReusedMemory,
-    binary_column,
-    instant_column,
-    number_column,
-    repeated_column,
-    text_column,
-)
+from .reused_memory import ReusedMemory
 
-DATA = "data"
 ROWS_PER_BATCH = 20_000
 """Spark takes 10,000 to 50,000 rows at once at the least cost (measured)."""
-
-ARROW_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("shardId", pa.string()),
-        ("partitionKey", pa.string()),
-        ("explicitHashKey", pa.string()),
-        ("sequenceNumber", pa.string()),
-        ("subSequenceNumber", pa.int64()),
-        ("approximateArrivalTimestamp", INSTANT),
-        ("eventTime", INSTANT),
-        (DATA, pa.binary()),
-    ]
-)
-"""Spark compares the types of the first batch with its own schema, and accepts exactly these."""
-
-
-def arrow_columns(
-    *batches: RecordBatch, schema: pa.Schema = ARROW_SCHEMA, memory: ReusedMemory | None = None
-) -> pa.RecordBatch:
-    """Several batches as one Arrow batch with these columns: making columns costs the same for five records as for a thousand.
-
-    `memory`: where the data are.
-    """
-    names = schema.names
-    # batch by batch: its records are in the CPU cache while all of its columns are taken
-    taken = [[_TAKEN[name](batch) for name in names] for batch in batches]
-    parts = dict(zip(names, zip(*taken, strict=True), strict=True))
-    arrivals = parts.get("approximateArrivalTimestamp")
-    if arrivals and "eventTime" in parts and all(map(is_, arrivals, parts["eventTime"])):
-        del parts["eventTime"]  # the same lists: the same column
-    columns = {name: _MADE[name](values) for name, values in parts.items() if name != DATA}
-    if DATA in parts:
-        columns[DATA] = binary_column(parts[DATA], memory or ReusedMemory())
-    columns.setdefault("eventTime", columns.get("approximateArrivalTimestamp"))
-    return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
-
-
-def _joined(make: Callable[[Any], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Makes one array of the lists of all batches."""
-    return lambda parts: make(parts[0] if len(parts) == 1 else list(chain.from_iterable(parts)))
-
-
-_TAKEN: dict[str, Callable[[RecordBatch], Any]] = {
-    "stream": lambda batch: (batch.stream, len(batch)),
-    "shardId": lambda batch: (batch.shard_id, len(batch)),
-    "partitionKey": attrgetter("partition_keys"),
-    "explicitHashKey": attrgetter("explicit_hash_keys"),
-    "sequenceNumber": attrgetter("sequence_numbers"),
-    "subSequenceNumber": attrgetter("sub_sequence_numbers"),
-    "approximateArrivalTimestamp": attrgetter("arrival_millis"),
-    "eventTime": attrgetter("event_time_column"),
-    DATA: attrgetter("data"),
-}
-_MADE: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "stream": repeated_column,
-    "shardId": repeated_column,
-    "partitionKey": _joined(text_column),
-    "explicitHashKey": _joined(text_column),
-    "sequenceNumber": _joined(text_column),
-    "subSequenceNumber": _joined(number_column),
-    "approximateArrivalTimestamp": _joined(instant_column),
-    "eventTime": _joined(instant_column),
-}
 
 
 class ArrowRows(Sink):
@@ -99,12 +25,12 @@ class ArrowRows(Sink):
     """
 
     def __init__(
-        self, schema: pa.Schema = ARROW_SCHEMA, *, may_drop: bool = False, memory: ReusedMemory | None = None
+        self, schema: pa.Schema = RECORD_SCHEMA, *, may_drop: bool = False, memory: ReusedMemory | None = None
     ) -> None:
         self._memory = memory or ReusedMemory()
         self._memory.begin_window()
         self._schema = schema
-        self._built_schema = ARROW_SCHEMA if may_drop else schema
+        self._built_schema = RECORD_SCHEMA if may_drop else schema
         self._waiting: list[RecordBatch] = []
         self._waiting_rows = 0
         self._built: list[pa.RecordBatch] = []
@@ -158,7 +84,7 @@ class ArrowRows(Sink):
 
     def _build(self) -> None:
         if self._waiting:
-            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema, memory=self._memory))
+            self._built.append(arrow_columns(*self._waiting, schema=self._built_schema, joined=self._memory.joined))
             self._waiting, self._waiting_rows = [], 0
 
 

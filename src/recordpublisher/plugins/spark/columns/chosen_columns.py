@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .arrow_rows import ARROW_SCHEMA
 from .read_schema import SPARK_SCHEMA
 
 _TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
@@ -25,4 +25,4 @@ def _chosen(field: Any) -> pa.Field:
     given = field.dataType.simpleString()
     if _SPARK_NAMES.get(given, given.upper()) != valid:
         raise ConfigurationError("schema", f"{field.name} {given.upper()}", f"{field.name} {valid}")
-    return pa.field(field.name, ARROW_SCHEMA.field(field.name).type, nullable=field.nullable)
+    return pa.field(field.name, RECORD_SCHEMA.field(field.name).type, nullable=field.nullable)

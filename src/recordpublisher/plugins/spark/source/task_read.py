@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -20,8 +21,8 @@ from recordpublisher.publishers.properties.groups.retries import ALL_RETRIES, SQ
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-from ..columns.arrow_rows import ARROW_SCHEMA, ArrowRows
-from ..columns.column_buffers import ReusedMemory
+from ..columns.arrow_rows import ArrowRows
+from ..columns.reused_memory import ReusedMemory
 from ..options.spark_options import SparkOptions
 from ..outages import MAX_OUTAGE, OutageWatch
 from ..process.python_worker import worker_loop
@@ -128,7 +129,7 @@ class TaskRead:
     read: ReadShards
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
     sleep: Callable[[float], None] = time.sleep
-    schema: Any = ARROW_SCHEMA
+    schema: Any = RECORD_SCHEMA
     memory: ReusedMemory = field(default_factory=ReusedMemory)
     _outages: OutageWatch = field(init=False)
 

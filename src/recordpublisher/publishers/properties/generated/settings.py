@@ -3,8 +3,8 @@
 from typing import Literal, TypedDict
 
 
-class JobSettings(TypedDict, total=False):
-    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+class ReadSettings(TypedDict, total=False):
+    """Keyword arguments of `read_arrow` and `read_polars`, which take the start as an argument of their own."""
 
     region: str
     """`aws.region`: The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own
@@ -50,18 +50,6 @@ class JobSettings(TypedDict, total=False):
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5)."""
     stream_recordpublisher: str
     """The same as `publisher`."""
-    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
-    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
-    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
-    """The same as `start`."""
-    start_timestamp: str
-    """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format."""
-    stream_initpos_timestamp: str
-    """The same as `start_timestamp`."""
-    start_timestamp_format: str
-    """`flink.stream.initpos.timestamp.format`: Java SimpleDateFormat of the start timestamp, with a year."""
-    stream_initpos_timestamp_format: str
-    """The same as `start_timestamp_format`."""
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
     shard_getrecords_intervalmillis: int | str
@@ -378,6 +366,23 @@ class JobSettings(TypedDict, total=False):
     alarm_interval: int | str
     """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long
     (A2); -1 off. In ms."""
+
+
+class JobSettings(ReadSettings, total=False):
+    """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
+
+    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
+    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    """The same as `start`."""
+    start_timestamp: str
+    """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format."""
+    stream_initpos_timestamp: str
+    """The same as `start_timestamp`."""
+    start_timestamp_format: str
+    """`flink.stream.initpos.timestamp.format`: Java SimpleDateFormat of the start timestamp, with a year."""
+    stream_initpos_timestamp_format: str
+    """The same as `start_timestamp_format`."""
 
 
 class Settings(JobSettings, total=False):

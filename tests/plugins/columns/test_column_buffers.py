@@ -8,9 +8,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from recordpublisher.plugins.spark.columns.column_buffers import (
+from recordpublisher.plugins.columns.column_buffers import (
     INSTANT,
-    ReusedMemory,
     binary_column,
     instant_column,
     number_column,
@@ -20,12 +19,13 @@ from recordpublisher.plugins.spark.columns.column_buffers import (
 
 from processes.command_line import process_environment
 
+MILLIS = pa.timestamp("ms", tz="UTC")
 COLUMNS = """
 import sys
 import pyarrow
 import recordpublisher.plugins.spark.source.task_read
 import recordpublisher.publishers.polling
-from recordpublisher.plugins.spark.columns.arrow_rows import arrow_columns
+from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 arrow_columns(RecordBatch(Shard("s", "a"), [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]))
@@ -47,7 +47,7 @@ def test_text(texts):
 
 @pytest.mark.parametrize("parts", [[[]], [[b""]], [[b"\x00\xff", b"", b"abc"]], [[b"a"], [], [b"bc", b"d"]]])
 def test_bytes(parts):
-    same(binary_column(parts, ReusedMemory()), [value for part in parts for value in part], pa.binary())
+    same(binary_column(parts), [value for part in parts for value in part], pa.binary())
 
 
 def test_repeated_text():
@@ -58,6 +58,7 @@ def test_numbers_and_times():
     same(number_column([-1, 2**62]), [-1, 2**62], pa.int64())
     same(instant_column([]), [], INSTANT)
     same(instant_column([-5, 1_700_000_000_123]), [-5_000, 1_700_000_000_123_000], INSTANT)
+    same(instant_column([-5, 1_700_000_000_123], MILLIS), [-5, 1_700_000_000_123], MILLIS)
     same(instant_column([7, 2**62, -(2**62), 2**80] * 5), [7_000, None, None, None] * 5, INSTANT)
 
 

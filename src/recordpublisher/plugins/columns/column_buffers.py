@@ -6,78 +6,28 @@ in every Python process that Spark starts.
 
 from __future__ import annotations
 
-import io
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 
 import pyarrow as pa
 
-from ..process.python_worker import worker_loop
-
-KEPT_IF_USED = 0.25
-"""A window that fills less of a buffer gives its memory back: the stream has become quiet."""
-
-
-@dataclass(slots=True)
-class _Buffer:
-    content: io.BytesIO = field(default_factory=io.BytesIO)
-    used: int = 0
-    capacity: int = 0
-
-
-class ReusedMemory:
-    """Owns the buffers of a process, as much as its last window has filled.
-
-    The rows of a window are kept until they are claimed, and released after. The C library gives so much memory back to the system, and
-    the next window gets it page by page, each cleared anew: 0.2 to 0.8 us for a record of 1 KiB (measured), more than its base64.
-    """
-
-    def __init__(self) -> None:
-        self._buffers: list[_Buffer] = []
-
-    @classmethod
-    def of_process(cls) -> ReusedMemory:
-        """That of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
-        return worker_loop().cached("memory of columns", cls)
-
-    def begin_window(self) -> None:
-        """Give back what the last window has not used."""
-        self._buffers = [each for each in self._buffers if each.used > KEPT_IF_USED * each.capacity]
-        for each in self._buffers:
-            each.used = 0
-
-    def joined(self, parts: Iterable[Iterable[bytes]]) -> memoryview:
-        """The values of all parts, one after the other. The memory is free again when nothing refers to the result any more."""
-        buffer = self._free_buffer()
-        for part in parts:
-            buffer.content.writelines(part)
-        buffer.used = buffer.content.tell()
-        buffer.capacity = max(buffer.capacity, buffer.used)
-        return buffer.content.getbuffer()[: buffer.used]
-
-    def _free_buffer(self) -> _Buffer:
-        for buffer in self._buffers:
-            buffer.content.seek(0)
-            try:
-                buffer.content.write(b"")
-            except BufferError:  # its column still exists
-                continue
-            return buffer
-        self._buffers.append(_Buffer())
-        return self._buffers[-1]
-
-
 INSTANT = pa.timestamp("us", tz="UTC")
 _LONGEST_MS = 2**63 // 1000 - 1
 
 
-def binary_column(parts: Sequence[Sequence[bytes]], memory: ReusedMemory) -> pa.Array:
-    """Bytes, none of them null, of all parts."""
+def joined_bytes(parts: Iterable[Iterable[bytes]]) -> bytes | memoryview:
+    """The values of all parts, one after the other."""
+    return b"".join(chain.from_iterable(parts))
+
+
+def binary_column(
+    parts: Sequence[Sequence[bytes]], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] = joined_bytes
+) -> pa.Array:
+    """Bytes, none of them null, of all parts. `joined` may put them into other memory."""
     lengths = map(len, chain.from_iterable(parts))
-    return _of_bytes(pa.binary(), memory.joined(parts), lengths, sum(map(len, parts)))
+    return _of_bytes(pa.binary(), joined(parts), lengths, sum(map(len, parts)))
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
@@ -107,8 +57,10 @@ def number_column(values: Sequence[int]) -> pa.Array:
     return _of_numbers(pa.int64(), array("q", values))
 
 
-def instant_column(millis: Sequence[int]) -> pa.Array:
-    """Epoch ms as instants of microseconds, as Spark needs them. A time beyond the year 290,000 becomes null."""
+def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Array:
+    """Epoch ms as instants of microseconds, as Spark needs them, or of ms. A time beyond the year 290,000 becomes null."""
+    if kind.unit == "ms":
+        return _of_numbers(kind, array("q", millis))
     try:
         return _of_numbers(INSTANT, array("q", [ms * 1000 for ms in millis]))
     except OverflowError:

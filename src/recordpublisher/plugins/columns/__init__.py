@@ -1,0 +1,1 @@
+"""The Arrow columns of records: what Spark, Parquet files and frames are made of. Needs pyarrow."""

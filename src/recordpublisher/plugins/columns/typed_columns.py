@@ -1,0 +1,111 @@
+"""The Arrow columns of values of a type: one for each field, objects in them as structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from msgspec import inspect
+
+from recordpublisher.consumer.typed_values import TypedField, constants_of, fields_of, name_of, without_none
+from recordpublisher.publishers.errors import ConfigurationError
+
+VALUE = "value"
+"""The column of values without fields, such as numbers and lists."""
+_VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
+_KNOWN: dict[type[Any], pa.DataType] = {
+    inspect.BoolType: pa.bool_(),
+    inspect.IntType: pa.int64(),
+    inspect.FloatType: pa.float64(),
+    inspect.StrType: pa.string(),
+    inspect.BytesType: pa.binary(),
+    inspect.DateTimeType: pa.timestamp("us", tz="UTC"),
+    inspect.DateType: pa.date32(),
+    inspect.TimeType: pa.time64("us"),
+    inspect.TimeDeltaType: pa.duration("us"),
+    inspect.DecimalType: pa.decimal128(38, 18),  # as Spark has a Decimal of Python
+}
+_OF_CONSTANTS = {str: pa.string(), int: pa.int64()}
+_LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.CollectionType)
+
+
+class _Column(NamedTuple):
+    """An Arrow type, and the function that makes what Arrow takes for it of a value that is not None."""
+
+    type: pa.DataType
+    convert: Callable[[Any], Any]
+
+    def converted(self, values: Iterable[Any]) -> list[Any]:
+        if self.convert is _as_it_is:
+            return list(values)
+        return [None if value is None else self.convert(value) for value in values]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+class TypedColumns:
+    """The columns of values of one type; `fields` describes them."""
+
+    def __init__(self, of: Any) -> None:
+        """Raises: ConfigurationError that names a field without an Arrow type."""
+        self._name, info = name_of(of), inspect.type_info(of)
+        fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
+        self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
+        self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
+
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
+        """An array for each field. Raises: ValueError that names the field, for a value that its column does not take."""
+        return [self._array(field, column, values) for field, column in self._columns]
+
+    def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
+        try:
+            return pa.array(column.converted(map(field.take, values)), column.type)
+        except (pa.ArrowException, OverflowError, AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"field '{field.name}' of {self._name} is no {column.type} of Arrow: {error}") from error
+
+    def _column(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
+        """`place`: as in JSON. `inside`: the classes around it; one that is inside itself has no Arrow type."""
+        info = without_none(info)
+        if type(info) in _KNOWN:
+            return _Column(_KNOWN[type(info)], _as_it_is)
+        if isinstance(info, inspect.UUIDType):
+            return _Column(pa.string(), str)
+        if (constants := constants_of(info)) is not None:
+            return self._constants(constants, info, place)
+        if isinstance(info, _LISTS):
+            item = self._column(info.item_type, f"{place}[]", inside)
+            return _Column(pa.list_(item.type), item.converted)
+        if isinstance(info, inspect.DictType):
+            key, item = self._column(info.key_type, place, inside), self._column(info.value_type, f"{place}[]", inside)
+            return _Column(pa.map_(key.type, item.type), lambda value: _pairs(key, item, value))
+        if (fields := fields_of(info)) is not None and info.cls not in inside:
+            return self._struct(fields, place, (*inside, info.cls))
+        raise self._refusal(info, place)
+
+    def _struct(self, fields: Sequence[TypedField], place: str, inside: tuple[Any, ...]) -> _Column:
+        columns = {field.name: self._column(field.type, f"{place}.{field.name}", inside) for field in fields}
+
+        def convert(value: Any) -> dict[str, Any]:
+            return {field.name: columns[field.name].converted([field.take(value)])[0] for field in fields}
+
+        return _Column(pa.struct([(name, column.type) for name, column in columns.items()]), convert)
+
+    def _constants(self, constants: list[Any], info: Any, place: str) -> _Column:
+        kinds = set(map(type, constants))
+        if len(kinds) != 1 or (kind := _OF_CONSTANTS.get(kinds.pop())) is None:
+            raise self._refusal(info, place)
+        return _Column(kind, attrgetter("value") if isinstance(info, inspect.EnumType) else _as_it_is)
+
+    def _refusal(self, info: Any, place: str) -> ConfigurationError:
+        kind = type(info).__name__.removesuffix("Type")
+        what = getattr(getattr(info, "cls", None), "__name__", kind)
+        reason = f"{place} is {what}, for which there is no column of Arrow"
+        return ConfigurationError("deserializer", self._name, _VALID, reason=reason)
+
+
+def _pairs(key: _Column, item: _Column, entries: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    return list(zip(key.converted(entries), item.converted(entries.values()), strict=True))

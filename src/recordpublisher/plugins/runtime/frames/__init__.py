@@ -1,0 +1,1 @@
+"""`rp.read_arrow` and `rp.read_polars`. Start at `read.py`."""

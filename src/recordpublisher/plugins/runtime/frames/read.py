@@ -1,0 +1,158 @@
+"""`rp.read_arrow` and `rp.read_polars`: a part of streams as a frame."""
+
+from __future__ import annotations  # the reference and help() show types by their names
+
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+from recordpublisher.consumer.deserialization import DeserializerArgument
+from recordpublisher.extras import install_command
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.positions import PositionType
+from recordpublisher.publishers.properties.generated.settings import ReadSettings
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.publisher import (
+    INITIAL_POSITION,
+    INITIAL_TIMESTAMP,
+    INITIAL_TIMESTAMP_FORMAT,
+)
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import Record, RecordBatch
+
+from ..arguments import checked_properties
+from ..batch_decoration import chosen_deserializer
+from ..stream_names import StreamsArgument
+from ..streaming import in_background, stream
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise ImportError(f"frames need the extra 'arrow': {install_command('arrow')}") from error
+
+from recordpublisher.plugins.columns.frame_columns import frame_columns
+
+from .batch_groups import grouped, until
+from .stream_reader import StreamReader
+
+if TYPE_CHECKING:
+    import polars
+
+_VALID_START = "TRIM_HORIZON, a time with a zone, or a snapshot"
+_VALID_END = "NOW, a time with a zone, or a snapshot"
+
+
+def read_arrow(
+    streams: StreamsArgument,
+    properties: Mapping[str, object] | None = None,
+    *,
+    start: datetime | str | State | None = None,
+    end: datetime | str | State | None = None,
+    deserializer: DeserializerArgument[Any] | None = None,
+    timestamp_assigner: Callable[[Record], int] | None = None,
+    **settings: Unpack[ReadSettings],
+) -> pa.RecordBatchReader:
+    """A part of streams as Arrow batches, which are read while they are taken: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`.
+
+    `start` is TRIM_HORIZON (the default: the oldest record), a time (a datetime, ISO-8601 or epoch seconds; in UTC without a zone as
+    text), or a snapshot of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose first
+    record in each shard it ends, or a snapshot, whose positions are the last. Nothing is stored: a job with the same properties goes on
+    where it was.
+
+    With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the payload is
+    `data`, and the columns are those of Spark. At most 20,000 rows or 16 MiB of records wait for the next batch. To end early, `close` the
+    reader. Needs the extra `arrow`.
+
+    Raises: ConfigurationError at once, also for a field without an Arrow type; other errors while batches are taken.
+    """
+    given = checked_properties(properties, settings, deserializer=deserializer)
+    given = given.merged({STATE_URI.key: None, SHARD_ASSIGNMENT.key: None, **_start_properties(start, given)})
+    chosen = chosen_deserializer(load_registry(), given, deserializer)
+    columns = frame_columns(getattr(chosen, "into", None))
+    batches: AsyncGenerator[RecordBatch, None] = stream(
+        streams,
+        given,
+        deserializer=chosen,
+        timestamp_assigner=timestamp_assigner,
+        restore=start if isinstance(start, Mapping) else None,
+        until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end),
+        stop_at_tip=True,
+    )
+    if isinstance(end, Mapping):
+        batches = until(batches, merge_snapshots([end]).shards)
+    return StreamReader(columns.schema, _arrow_batches(grouped(batches), columns.batch))
+
+
+def read_polars(
+    streams: StreamsArgument,
+    properties: Mapping[str, object] | None = None,
+    *,
+    start: datetime | str | State | None = None,
+    end: datetime | str | State | None = None,
+    deserializer: DeserializerArgument[Any] | None = None,
+    timestamp_assigner: Callable[[Record], int] | None = None,
+    **settings: Unpack[ReadSettings],
+) -> polars.DataFrame:
+    """A part of streams as a DataFrame of polars, in memory. Takes the arguments of `read_arrow`. Needs the extra `polars`.
+
+    Raises: as `read_arrow`.
+    """
+    try:
+        import polars
+    except ImportError as error:
+        raise ImportError(f"rp.read_polars needs the extra 'polars': {install_command('polars')}") from error
+    reader = read_arrow(
+        streams,
+        properties,
+        start=start,
+        end=end,
+        deserializer=deserializer,
+        timestamp_assigner=timestamp_assigner,
+        **settings,
+    )
+    with reader:
+        frame = polars.from_arrow(reader.read_all(), rechunk=False)
+    assert isinstance(frame, polars.DataFrame)
+    return frame
+
+
+def _start_properties(start: datetime | str | State | None, given: Properties) -> dict[str, str | None]:
+    """Shards that a snapshot does not have are read from their oldest record. Raises: ConfigurationError."""
+    is_given = start is None and given.is_set(INITIAL_POSITION)
+    place = given.value(INITIAL_POSITION) if is_given else start.upper() if isinstance(start, str) else ""
+    if place == PositionType.LATEST:
+        raise ConfigurationError("start", place, _VALID_START, reason="the read ends at the tip")
+    if is_given:
+        return {}
+    if isinstance(start, (datetime, str)) and place != PositionType.TRIM_HORIZON:
+        seconds = f"{_time_ms('start', start, _VALID_START) / 1000:.3f}"
+        time = {INITIAL_TIMESTAMP.key: seconds, INITIAL_TIMESTAMP_FORMAT.key: None}
+        return {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP, **time}
+    return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
+
+
+def _end_ms(end: datetime | str) -> int | None:
+    """The last event time, epoch ms; None for NOW. Raises: ConfigurationError."""
+    is_now = isinstance(end, str) and end.upper() == "NOW"
+    return None if is_now else _time_ms("end", end, _VALID_END) - 1
+
+
+def _time_ms(name: str, time: datetime | str, valid: str) -> int:
+    if isinstance(time, str):
+        return time_ms(name, time, valid)
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise ConfigurationError(name, repr(time), valid)
+    return round(time.timestamp() * 1000)
+
+
+def _arrow_batches(
+    groups: AsyncGenerator[list[RecordBatch], None], to_arrow: Callable[..., pa.RecordBatch]
+) -> Generator[pa.RecordBatch, None, None]:
+    with closing(in_background("rp.read_arrow", groups)) as waiting:
+        for group in waiting:
+            yield to_arrow(*group)

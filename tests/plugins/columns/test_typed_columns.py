@@ -1,0 +1,184 @@
+"""Fields of a type as Arrow columns."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+import attrs
+import msgspec
+import pyarrow as pa
+import pydantic
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.columns.typed_columns import TypedColumns
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Item(msgspec.Struct, omit_defaults=True, rename="camel"):
+    name: str
+    how_many: int = 1
+
+
+class Order(msgspec.Struct):
+    price: float
+    paid: bool
+    at: datetime
+    day: date
+    clock: time
+    took: timedelta
+    total: Decimal
+    number: uuid.UUID
+    colour: Colour
+    kind: Literal["new", "old"]
+    raw: bytes
+    items: list[Item]
+    tags: set[str]
+    counts: dict[str, int]
+    first: Item | None = None
+    size: int | float | None = None
+    limited: Annotated[int, msgspec.Meta(gt=0)] = 1
+
+
+AT = datetime(2026, 11, 26, 6, tzinfo=UTC)
+ORDER = Order(
+    1.5, True, AT, AT.date(), time(6, 30), timedelta(seconds=2), Decimal("1.10"), uuid.UUID(int=7), Colour.RED, "new", b"\xff",
+    [Item("tea"), Item("cup", 2)], {"x"}, {"a": 1}, Item("tea"), 3,
+)  # fmt: skip
+ROW = {
+    "price": 1.5,
+    "paid": True,
+    "at": AT,
+    "day": AT.date(),
+    "clock": time(6, 30),
+    "took": timedelta(seconds=2),
+    "total": Decimal("1.10"),
+    "number": str(uuid.UUID(int=7)),
+    "colour": "red",
+    "kind": "new",
+    "raw": b"\xff",
+    "items": [{"name": "tea", "howMany": 1}, {"name": "cup", "howMany": 2}],
+    "tags": ["x"],
+    "counts": [("a", 1)],
+    "first": {"name": "tea", "howMany": 1},
+    "size": 3.0,
+    "limited": 1,
+}
+
+
+def rows(of: Any, *values: Any) -> list[dict[str, Any]]:
+    columns = TypedColumns(of)
+    batch = pa.RecordBatch.from_arrays(columns.arrays(values), schema=pa.schema(columns.fields))
+    batch.validate(full=True)
+    return batch.to_pylist()
+
+
+def test_each_field_is_a_column_and_objects_are_structs():
+    assert rows(Order, ORDER) == [ROW]
+
+
+def test_the_columns_are_those_of_the_type_also_without_values():
+    fields = {field.name: field.type for field in TypedColumns(Order).fields}
+
+    assert fields["items"] == pa.list_(pa.struct([("name", pa.string()), ("howMany", pa.int64())]))
+    assert fields["at"] == pa.timestamp("us", tz="UTC")
+    assert rows(Order) == []
+
+
+@dataclass
+class ADataclass:
+    a: int
+    b: str | None = None
+
+
+@attrs.define
+class Attrs:
+    a: int
+    b: str | None = None
+
+
+class Pydantic(pydantic.BaseModel):
+    a: pydantic.PositiveInt
+    b: str | None = None
+
+
+class Typed(TypedDict, total=False):
+    a: int
+    b: str
+
+
+class Named(NamedTuple):
+    a: int
+    b: str | None = None
+
+
+class Array(msgspec.Struct, array_like=True):
+    a: int
+    b: str | None = None
+
+
+@pytest.mark.parametrize("of", [ADataclass, Attrs, Pydantic, Typed, Named, Array])
+def test_every_kind_of_class_has_its_fields_as_columns(of):
+    assert rows(of, of(a=1), of(a=2, b="x")) == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+
+
+def test_classes_in_a_class_are_structs_whatever_their_kind():
+    @dataclass
+    class Outer:
+        inner: Named
+        more: list[Pydantic] = field(default_factory=list)
+
+    shown = rows(Outer, Outer(Named(1, "x"), [Pydantic(a=2)]))
+    assert shown == [{"inner": {"a": 1, "b": "x"}, "more": [{"a": 2, "b": None}]}]
+
+
+def test_values_without_fields_are_one_column():
+    assert rows(list[int], [1, 2], []) == [{"value": [1, 2]}, {"value": []}]
+    assert rows(int | None, 1, None) == [{"value": 1}, {"value": None}]
+
+
+class Refund(msgspec.Struct, tag=True):
+    amount: int
+
+
+class Sale(msgspec.Struct, tag=True):
+    price: float
+
+
+class Recursive(msgspec.Struct):
+    children: list[Recursive]
+
+
+class Outer(msgspec.Struct):
+    more: list[dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (Outer, "$.more[][] is Any"),
+        (Recursive, "$.children[] is Recursive"),
+        (Sale | Refund, "$.value is Union"),
+        (tuple[int, str], "$.value is Tuple"),
+        (Literal[1, "a"], "$.value is Literal"),
+    ],
+)
+def test_a_type_without_a_column_is_named_with_its_field(of, reason):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        TypedColumns(of)
+    assert f"{reason}, for which there is no column of Arrow" in str(raised.value)
+
+
+def test_a_value_that_does_not_fit_is_named_with_its_field():
+    columns = TypedColumns(ADataclass)
+
+    with pytest.raises(ValueError, match=r"field 'a' of ADataclass is no int64 of Arrow: .*too large"):
+        columns.arrays([ADataclass(1), ADataclass(2**70)])

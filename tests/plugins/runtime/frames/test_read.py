@@ -1,0 +1,203 @@
+"""`rp.read_arrow` and `rp.read_polars`: a bounded part of streams, read while it is taken."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.runtime.frames import batch_groups
+
+from fakes.memory_streams import ARRIVAL, PROPERTIES, install
+
+
+class Order(msgspec.Struct):
+    order: int
+    item: str = "tea"
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    install(monkeypatch, {"a": [b'{"order": %d}' % number for number in range(10)]})
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_are_left():
+    before = set(threading.enumerate())
+    yield
+    after = {thread for thread in threading.enumerate() if thread.name.startswith(("rp.", "asyncio"))}
+    assert after <= before
+
+
+def small_batches(monkeypatch, rows=3):
+    monkeypatch.setattr(batch_groups, "ROWS_PER_BATCH", rows)
+
+
+def test_a_payload_without_a_type_is_data_with_the_columns_of_spark(orders):
+    reader = rp.read_arrow("orders", PROPERTIES)
+
+    assert isinstance(reader, pa.RecordBatchReader)
+    assert reader.schema == RECORD_SCHEMA
+    assert reader.read_all()["data"].to_pylist() == [b'{"order": %d}' % number for number in range(10)]
+
+
+def test_fields_of_a_type_are_columns(orders):
+    shown = rp.read_arrow("orders", PROPERTIES, deserializer=Order).read_all()
+
+    assert shown.schema.names[:3] == ["order", "item", "stream"]
+    assert shown["order"].to_pylist() == [*range(10)]
+
+
+def test_the_type_of_the_property_counts_too(orders):
+    properties = PROPERTIES | {"flink.deserializer": f"{__name__}:Order"}
+    assert "order" in rp.read_arrow("orders", properties).schema.names
+
+
+def test_a_field_without_a_column_is_refused_at_once(orders):
+    with pytest.raises(rp.ConfigurationError, match=r"\$\.value\[\] is Any"):
+        rp.read_arrow("orders", PROPERTIES, deserializer=list[Any])
+
+
+def test_batches_come_while_the_stream_is_read(orders, monkeypatch):
+    small_batches(monkeypatch)
+    reader = rp.read_arrow("orders", PROPERTIES)
+
+    assert [batch.num_rows for batch in reader] == [3, 3, 3, 1]
+
+
+def test_batches_are_limited_in_bytes_too(orders, monkeypatch):
+    monkeypatch.setattr(batch_groups, "BYTES_PER_BATCH", 1)
+    assert [batch.num_rows for batch in rp.read_arrow("orders", PROPERTIES)] == [3, 3, 3, 1]
+
+
+def test_closing_the_reader_early_stops_the_read(orders, monkeypatch):
+    small_batches(monkeypatch)
+    with rp.read_arrow("orders", PROPERTIES) as reader:
+        assert reader.read_next_batch().num_rows == 3
+        assert any(thread.name == "rp.read_arrow" for thread in threading.enumerate())
+
+    assert not any(thread.name == "rp.read_arrow" for thread in threading.enumerate())
+    assert list(reader) == []
+
+
+def test_a_reader_that_is_dropped_stops_the_read(orders, monkeypatch):
+    small_batches(monkeypatch)
+    reader = rp.read_arrow("orders", PROPERTIES)
+    next(reader)
+    del reader
+
+
+def test_an_error_of_the_read_is_raised_as_it_is(monkeypatch):
+    denied = rp.FatalKinesisError("GetRecords", "AccessDenied", "no")
+    install(monkeypatch, {"a": [b"0", b"1", b"2", denied]})
+    small_batches(monkeypatch)
+    reader = rp.read_arrow("orders", PROPERTIES)
+
+    assert reader.read_next_batch().num_rows == 3
+    with pytest.raises(rp.FatalKinesisError, match="AccessDenied"):
+        reader.read_next_batch()
+    with pytest.raises(rp.FatalKinesisError, match="AccessDenied"):
+        rp.read_polars("orders", PROPERTIES)
+
+
+def test_a_bad_record_is_raised_with_its_number(orders):
+    class Other(msgspec.Struct):
+        price: int
+
+    with pytest.raises(rp.DeserializationError, match=r"record 0 of orders/a .*price"):
+        rp.read_arrow("orders", PROPERTIES, deserializer=Other).read_all()
+
+
+def test_a_read_stores_no_positions(orders, tmp_path):
+    properties = PROPERTIES | {"flink.state.uri": str(tmp_path / "state"), "flink.shard.assignment": "ELASTIC"}
+
+    assert rp.read_arrow("orders", properties).read_all().num_rows == 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def snapshot(position=None, ended=False):
+    state = {"start": {"type": "TRIM_HORIZON"}, "ended": ended} | ({"position": position} if position else {})
+    return {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "shards": {"orders/a": state}}
+
+
+def numbers(**bounds):
+    return [
+        int(number) for number in rp.read_arrow("orders", PROPERTIES, **bounds).read_all()["sequenceNumber"].to_pylist()
+    ]
+
+
+def test_a_read_goes_from_the_position_of_one_snapshot_to_that_of_another(orders):
+    assert numbers(start=snapshot("2"), end=snapshot("6")) == [3, 4, 5, 6]
+    assert numbers(end=snapshot("2")) == [0, 1, 2]
+    assert numbers(end=snapshot()) == []
+    assert numbers(end=snapshot("2", ended=True)) == [*range(10)]
+
+
+def test_a_read_ends_before_a_time(orders):
+    arrival = datetime.fromtimestamp(ARRIVAL, UTC)
+
+    assert numbers(end=arrival) == []
+    assert len(numbers(end=arrival + timedelta(milliseconds=1))) == 10
+    assert len(numbers(end=(arrival + timedelta(days=1)).isoformat())) == 10
+    assert len(numbers(end="now")) == 10
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"start": "LATEST"}, "setting 'start' has the value 'LATEST'; the read ends at the tip; valid: TRIM_HORIZON"),
+        ({"start": "yesterday"}, "setting 'start' has the value 'yesterday'; valid: TRIM_HORIZON, a time"),
+        ({"start": datetime(2026, 1, 1)}, "setting 'start' has the value 'datetime.datetime(2026"),
+        ({"end": 7}, "setting 'end' has the value '7'; valid: NOW, a time"),
+    ],
+)
+def test_a_bound_that_is_none_is_refused_at_once(orders, bounds, words):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        rp.read_arrow("orders", PROPERTIES, **bounds)
+    assert str(raised.value).startswith(words)
+
+
+def test_a_start_by_time_reads_what_came_since():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        served.stream("orders").put({"order": 1})
+        hour_ago = datetime.now(UTC) - timedelta(hours=1)
+
+        assert rp.read_arrow("orders", served.properties(), start=hour_ago).read_all().num_rows == 1
+        assert rp.read_arrow("orders", served.properties(), start=hour_ago.isoformat()).read_all().num_rows == 1
+
+
+def test_polars_has_the_same_columns(orders):
+    frame = rp.read_polars("orders", PROPERTIES, deserializer=Order)
+
+    assert isinstance(frame, pl.DataFrame)
+    assert frame["order"].sum() == 45
+    assert frame["eventTime"].dtype == pl.Datetime("us", "UTC")
+
+
+def test_pandas_takes_the_reader(orders):
+    assert rp.read_arrow("orders", PROPERTIES, deserializer=Order).read_pandas()["order"].sum() == 45
+
+
+def test_duckdb_reads_the_reader_by_the_name_of_its_variable(orders):
+    stream = rp.read_arrow("orders", PROPERTIES, deserializer=Order)
+
+    assert duckdb.sql('SELECT item, sum("order") FROM stream GROUP BY item').fetchall() == [("tea", 45)]
+    stream.close()
+
+
+def test_duckdb_tells_an_error_of_the_read(monkeypatch):
+    install(monkeypatch, {"a": [rp.FatalKinesisError("GetRecords", "AccessDenied", "no")]})
+    stream = rp.read_arrow("orders", PROPERTIES)
+
+    with pytest.raises(Exception, match="AccessDenied"):
+        duckdb.sql("SELECT count(*) FROM stream").fetchall()
+    stream.close()
