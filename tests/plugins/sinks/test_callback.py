@@ -31,6 +31,13 @@ async def test_a_coroutine_function_is_awaited():
     assert seen == [[b"a"]]
 
 
+def test_a_function_in_the_place_of_the_properties_is_told_where_it_belongs():
+    with pytest.raises(
+        rp.ConfigurationError, match=r"'properties' has the value '<built-in .*; valid: CallbackSink\(function="
+    ):
+        CallbackSink(print)
+
+
 async def test_an_error_of_the_function_is_raised():
     def fail(one):
         raise ZeroDivisionError

@@ -47,6 +47,12 @@ def test_typed_values_are_converted_to_text():
     assert properties.value(GETRECORDS_MAX) == 7
 
 
+@pytest.mark.parametrize("given", ["out", print, 3, [("aws.region", "x")]])
+def test_what_is_no_mapping_is_refused_in_a_sentence(given):
+    with pytest.raises(ConfigurationError, match=r"'properties' has the value .*; valid: a mapping of property keys"):
+        Properties(given)
+
+
 def test_none_means_not_set():
     assert not Properties({"aws.region": None}).is_set(REGION)
     assert not Properties({"aws.region": "x"}).merged({"AWS.REGION": None}).is_set(REGION)

@@ -17,8 +17,6 @@ def checked_properties(given: Mapping[str, object] | None, settings: ReadSetting
 
     Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigurationError("properties", _shown(given), "a mapping of property keys to values")
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     return Properties(given, **settings, **named)
 

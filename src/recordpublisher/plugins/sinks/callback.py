@@ -1,10 +1,11 @@
 """CallbackSink: passes each batch to a function of the user."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import CALLBACK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -23,13 +24,15 @@ class CallbackSink(Sink):
 
     def __init__(
         self,
-        properties: Properties | None = None,
+        properties: Mapping[str, object] | None = None,
         *,
         function: Callable[[RecordBatch], Awaitable[None] | None] | None = None,
     ) -> None:
         """`function`, or the property with its name. Raises: ConfigurationError when neither is set or the import fails,
         and for a generator."""
-        self._function = function or imported_function(properties or Properties(), CALLBACK, _VALID)
+        if callable(properties):
+            raise ConfigurationError("properties", f"{properties!r:.200}", "CallbackSink(function=...) for a function")
+        self._function = function or imported_function(Properties(properties), CALLBACK, _VALID)
         # of its own: `asyncio.run` waits for the event loop's threads, also for a function that never returns
         threads = ThreadPoolExecutor(1, "recordpublisher-callback")
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)

@@ -1,5 +1,7 @@
 """MemorySink: keeps all records in memory, for tests, notebooks and small reads."""
 
+from collections.abc import Mapping
+
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.properties.properties import Properties
@@ -22,8 +24,8 @@ class MemorySink(Sink):
     silently.
     """
 
-    def __init__(self, properties: Properties | None = None, *, limit: int | None = None) -> None:
-        self._limit = limit if limit is not None else (properties or Properties()).value(LIMIT)
+    def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:
+        self._limit = limit if limit is not None else Properties(properties).value(LIMIT)
         self._count = 0
         self._records: list[Record] = []
         self._expanded = 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -41,8 +41,8 @@ class ReactiveSink(Sink):
     only what is written after its subscription.
     """
 
-    def __init__(self, properties: Properties | None = None, *, buffer: int | None = None) -> None:
-        self._buffer = buffer if buffer is not None else (properties or Properties()).value(BUFFER)
+    def __init__(self, properties: Mapping[str, object] | None = None, *, buffer: int | None = None) -> None:
+        self._buffer = buffer if buffer is not None else Properties(properties).value(BUFFER)
         self._batches: Subject[RecordBatch] = Subject()
         self._watermarks: Subject[int] = Subject()
         self._waiting: dict[asyncio.Future[None], int] = {}

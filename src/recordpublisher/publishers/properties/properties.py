@@ -25,10 +25,12 @@ class Properties(Mapping[str, str]):
     Keys compare without case, since Spark lower-cases them (C2). Other values than text are converted to text (`True` to `true`).
     Keyword arguments are properties too, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
 
-    Raises: ConfigurationError for an unknown keyword argument, and for one that contradicts the mapping.
+    Raises: ConfigurationError for what is no mapping, and for a keyword argument that is unknown or contradicts the mapping.
     """
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise ConfigurationError("properties", f"{mapping!r:.200}", "a mapping of property keys to values")
         merged: dict[str, object] = dict(mapping or {})
         for keyword, value in settings.items():
             if value is not None:

@@ -1,7 +1,7 @@
 """JsonlSink: JSON lines, one file for each shard and checkpoint."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ class JsonlSink(FileSink):
 
     suffix = ".jsonl"
 
-    def __init__(self, properties: Properties) -> None:
-        super().__init__(properties, JSONL_PATH)
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        super().__init__(Properties(properties), JSONL_PATH)
 
     def file_writer(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
         """One line for each record; rejects a value that JSON cannot represent."""

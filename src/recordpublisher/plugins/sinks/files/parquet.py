@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,8 @@ class ParquetSink(FileSink):
 
     suffix = ".parquet"
 
-    def __init__(self, properties: Properties) -> None:
-        super().__init__(properties, PARQUET_PATH)
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        super().__init__(Properties(properties), PARQUET_PATH)
 
     def prepare(self, batch: RecordBatch) -> Any:
         """Arrow columns, which are smaller than the batch and cheap to make now; values become text later, in a thread."""

@@ -1,7 +1,7 @@
 """SqlSink: writes rows and positions in one transaction, fenced by generation or by worker (S6)."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -32,8 +32,9 @@ class SqlSink(Sink):
     `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
-    def __init__(self, properties: Properties) -> None:
+    def __init__(self, properties: Mapping[str, object]) -> None:
         """Raises: ConfigurationError when the URI, the table or the job's name is missing or wrong."""
+        properties = Properties(properties)
         uri, job = properties.value(SQL_URI), properties.value(JOB_NAME)
         if uri is None:
             raise ConfigurationError(SQL_URI.key, None, SQL_URI.valid, reason="the sql sink needs a database")
