@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.user_code import cause_in_user_code
 
 LOG = logging.getLogger("recordpublisher.spark")
 HIDE = "SPARK_HIDE_TRACEBACK"
@@ -18,14 +19,16 @@ HIDE = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Around a method that Spark calls in a Python process of its own, on the driver or in a task. The traceback is logged at INFO.
+    """Around a method that Spark calls in a Python process of its own, on the driver or in a task. The traceback is logged: at INFO, at
+    ERROR if code of the user or of a plugin has a part in it.
 
     Spark ends the process after an error, so what is set here concerns no other. Errors of other kinds keep their tracebacks.
     """
     try:
         yield
     except RecordPublisherError as error:
-        LOG.info("Spark is told of this error: %s", error, exc_info=error)
+        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
+        LOG.log(level, "Spark is told of this error: %s", error, exc_info=error)
         if _is_process_of_spark():
             os.environ[HIDE] = "1"
         raise
