@@ -16,7 +16,8 @@ a mapping, options of Spark, or as keyword arguments in Python: the key without 
 
 Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole; where *duration* or *size*
 is valid, texts such as `10s`, `5m` or `64mb` are too. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
-known one; keys of another name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the
+known one (for `doctor` a problem; in Python `warnings.simplefilter("error", rp.UnknownPropertyWarning)` makes it an error); keys of another
+name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the
 connector's differs, it is in parentheses.
 """
 ORDER = (
