@@ -95,7 +95,8 @@ SUBJECTS = (
     _subject(
         "The store does not answer",
         "S3, DynamoDB, the database or the folder of the state did not answer, or refused again and again.",
-        "Check that it is reachable and that its [rights](iam-policies.md) are there; then start the job again.",
+        "Check that it is reachable and that its [rights](iam-policies.md) are there; then start the job again. `recordpublisher run` "
+        "waits for a quarter of an hour before it ends so.",
         "StoreUnavailableError",
         further=(
             "the folder … cannot be used: …",

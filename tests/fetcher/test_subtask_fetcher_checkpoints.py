@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.errors import FencedError
+from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
@@ -78,6 +78,78 @@ def test_a_fenced_subtask_stops_emitting():  # S6
         return rows
 
     assert run_virtual(job()) == len(sink.rows) <= 20
+
+
+OUTLASTS_MINUTES = {"flink.shard.getrecords.maxretries": 200, "flink.shard.getrecords.backoff.max": 10_000}
+
+
+class AwayStore(MemoryStore):
+    """Is away between these seconds of the loop."""
+
+    def __init__(self, since, until):
+        super().__init__()
+        self.since, self.until = since, until
+
+    async def open_generation(self, subtask):
+        self._check()
+        return await super().open_generation(subtask)
+
+    async def store(self, subtask, generation, state):
+        self._check()
+        await super().store(subtask, generation, state)
+
+    def _check(self):
+        if self.since <= asyncio.get_running_loop().time() < self.until:
+            raise StoreUnavailableError("away")
+
+
+def read_with(store, seconds, sink=None, **properties):
+    """The sink, after a job that writes a record each second."""
+    source, sink = ScriptedSource(per_read=1, latency=1.0), sink or RecordingSink()
+    source.add("a", *range(2_000))
+    bounds, given = Bounds(max_time=seconds), OUTLASTS_MINUTES | properties
+    run_virtual(read(source, sink, bounds, given, checkpoints=SubtaskCheckpoints(store, 0, 1)))
+    return sink
+
+
+def test_a_job_waits_at_its_start_for_a_store_that_is_away():
+    store = AwayStore(0, 300)
+
+    assert len(read_with(store, 20).rows) >= 18
+    assert store.opened == 1
+
+
+def test_a_store_that_is_away_for_minutes_does_not_end_a_running_job(caplog):
+    store = AwayStore(25, 300)
+
+    sink = read_with(store, 400)
+
+    assert len(sink.rows) >= 398
+    assert store.kept[-1]["shards"]["s/a"]["position"] == str(sink.rows[-1][1])
+    assert "a checkpoint was not stored, the next one tries again: away" in caplog.text
+
+
+def test_a_store_that_stays_away_ends_a_running_job_in_the_end():
+    sink = RecordingSink()
+    with pytest.raises(StoreUnavailableError):
+        read_with(AwayStore(25, 1e9), 1_500, sink)
+    assert 900 < len(sink.rows) < 1_200
+
+
+def test_a_requested_checkpoint_that_no_periodic_one_would_repeat_ends_the_job():
+    class Requesting(RecordingSink):
+        async def open(self, context):
+            self.request_checkpoint = context.request_checkpoint
+
+        async def write(self, batch):
+            await super().write(batch)
+            if len(self.rows) == 30:
+                self.request_checkpoint()
+
+    sink = Requesting()
+    with pytest.raises(StoreUnavailableError):
+        read_with(AwayStore(25, 1e9), 200, sink, **{"flink.state.checkpoint.interval": -1})
+    assert len(sink.rows) < 35
 
 
 def test_a_checkpoint_of_a_later_generation_takes_precedence_over_restore():  # S5

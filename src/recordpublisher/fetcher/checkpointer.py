@@ -1,9 +1,12 @@
 """Checkpointer: when the positions of a fetcher are stored, and where. SnapshotCheckpointer: as the snapshot of a subtask."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+from recordpublisher.publishers.errors import StoreUnavailableError
 
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
@@ -14,6 +17,8 @@ from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint, State
 from .startup import OpenedJob
+
+log = logging.getLogger("recordpublisher.fetcher")
 
 
 class Snapshotter:
@@ -90,8 +95,20 @@ class SnapshotCheckpointer(Checkpointer):
         return await self._checkpoint()
 
     async def take_periodic(self) -> None:
-        """Store a snapshot, or the older one with which the sink replaces it."""
-        await self._checkpoint(may_be_partial=True)
+        """Store a snapshot, or the older one with which the sink replaces it. One that is not stored in an outage is part of the next.
+
+        Raises: StoreUnavailableError when the store is away for longer than `store_outages`, or checkpoints are not taken periodically.
+        """
+        settings = self._job.settings
+        try:
+            await self._checkpoint(may_be_partial=True)
+        except StoreUnavailableError as error:
+            if (
+                settings.checkpoint_interval_ms < 0
+                or self.times.running_ms >= settings.store_outages.average_seconds * 1000
+            ):
+                raise
+            log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """What the sink is done with is stored first: it may never be done with the rest, as when a function of the user hangs.

@@ -1,15 +1,21 @@
 """ConditionalStore: small values by name, written only if nobody else has written meanwhile. State, groups and claims are kept in one."""
 
 import asyncio
+import logging
 import random
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers import kinesis
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
+from recordpublisher.publishers.retry import RetryPolicy, tries_logged
 from recordpublisher.publishers.user_code import AsyncPort
+
+log = logging.getLogger("recordpublisher.state")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +106,22 @@ def new_version() -> str:
 async def pause(attempt: int) -> None:
     """Wait before another attempt after a conflict: a random time up to 0.1 s, doubled with each attempt up to 3 s."""
     await asyncio.sleep(random.random() * 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
+
+
+async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
+    """Call until the store answers, for as long as the pauses of `policy` take on average; returns the result.
+
+    A host that DNS does not know ends this at once: its name may be wrong, and the store's client has tried it several times.
+    Raises: StoreUnavailableError, and every other error at once.
+    """
+    now, log_try = asyncio.get_running_loop().time, tries_logged(log, policy)
+    until, attempt = now() + policy.average_seconds, 0
+    while True:
+        try:
+            return await call()
+        except StoreUnavailableError as error:
+            if attempt >= policy.max_retries or now() >= until or kinesis.is_host_unknown(error):
+                raise
+            log_try(error)
+        await asyncio.sleep(policy.delay_seconds(attempt))
+        attempt += 1

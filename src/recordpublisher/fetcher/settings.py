@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     SUBTASK_BYTES,
 )
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,
@@ -26,6 +27,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
     TRACKER_TIMEOUT,
 )
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment."""
+    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment.
+
+    `store_outages`: for how long the store of positions may be away, as long as the service may.
+    """
 
     budget: BudgetLimits
     lookahead_ms: int | None
@@ -63,6 +68,7 @@ class FetcherSettings:
     continue_on_data_loss: bool
     on_poison: OnPoison
     alarm_interval_ms: int
+    store_outages: RetryPolicy
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
@@ -82,6 +88,7 @@ class FetcherSettings:
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
             alarm_interval_ms=properties.value(ALARM_INTERVAL),
+            store_outages=GETRECORDS_RETRIES.policy(properties),
         )
 
 

@@ -20,6 +20,7 @@ from .checkpoints.restore import (
 )
 from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
+from .conditional_store import wait_for_store
 from .coordination.active_minimum import ActiveMinimum
 from .dependencies import FetcherDependencies
 from .shards.missing_shards import MissingShards
@@ -73,7 +74,9 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     """
     order_of = job.factory.order_of
     sink_state = await job.sink.open(context)
-    generation, stored = (0, []) if job.checkpoints is None else await job.checkpoints.open()
+    generation, stored = 0, list[State]()
+    if job.checkpoints is not None:
+        generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
     restored = merge_snapshots([*job.restore, *stored], order_of)
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
     if in_sink:

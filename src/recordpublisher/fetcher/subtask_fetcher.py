@@ -6,6 +6,7 @@ from typing import Any
 
 from .checkpointer import Checkpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
+from .conditional_store import wait_for_store
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
@@ -77,7 +78,7 @@ class SubtaskFetcher:
         parts.snapshotter.resume_from(opened)
         self._view.alarm_monitor.start_at(opened.start)
         self._dependencies.tracker.on_advance(self._emitter.wake)
-        await self._checkpointer.take_first()
+        await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 
     async def run(self) -> BoundedResult:
         """Run until stop(), an error, or the deletion of every stream (S8)."""

@@ -46,6 +46,11 @@ class RetryPolicy:
         """Seconds to wait before try number `attempt` (from 0)."""
         return draw() * self._longest_delay_seconds(attempt)
 
+    @property
+    def average_seconds(self) -> float:
+        """What all waits of one call take together, on average."""
+        return self.longest_seconds(0) / 2
+
     def longest_seconds(self, attempt: int) -> float:
         """The most that all waits from try number `attempt` on can take together."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, RISING_TRIES))))
@@ -100,13 +105,11 @@ async def call_with_retries(
         await asyncio.sleep(pause)
 
 
-def tries_logged(
-    log: logging.Logger, policy: RetryPolicy, level: int = logging.WARNING
-) -> Callable[[TransientError], None]:
+def tries_logged(log: logging.Logger, policy: RetryPolicy, level: int = logging.WARNING) -> Callable[[Exception], None]:
     """For `on_retry` of one call: logs the first error at once and later ones at most every ten seconds, with the number of the try."""
     tries, log_at, clock = count(1), float("-inf"), asyncio.get_running_loop().time
 
-    def log_retry(error: TransientError) -> None:
+    def log_retry(error: Exception) -> None:
         nonlocal log_at
         number = next(tries)
         if clock() >= log_at:

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
@@ -32,6 +32,19 @@ class ClosableStore(MemoryStore):
         self.closed += 1
 
 
+class AwayStore(MemoryStore):
+    """Is away at first, for these seconds of the loop."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self._until = seconds
+
+    async def get(self, name):
+        if asyncio.get_running_loop().time() < self._until:
+            raise StoreUnavailableError("away")
+        return await super().get(name)
+
+
 class KeepingSink(RecordingSink):
     """Returns positions, as if it kept them."""
 
@@ -44,8 +57,9 @@ class KeepingSink(RecordingSink):
         self.is_closed = True
 
 
-def fetcher_of(store, sink):
-    return build_fetcher(fetcher_dependencies(ScriptedSource(), sink), ElasticGroup(store, LeaseSettings(DURATION)))
+def fetcher_of(store, sink, properties=None):
+    dependencies = fetcher_dependencies(ScriptedSource(), sink, properties)
+    return build_fetcher(dependencies, ElasticGroup(store, LeaseSettings(DURATION)))
 
 
 def test_positions_of_a_fixed_number_of_subtasks_are_refused():
@@ -87,3 +101,13 @@ def test_the_first_answer_of_the_store_may_take_longer_than_a_heartbeat():
         await fetcher.close()
 
     run_virtual(story())
+
+
+def test_a_store_that_is_away_at_the_start_is_waited_for():
+    outlasts_minutes = {"flink.shard.getrecords.maxretries": 200, "flink.shard.getrecords.backoff.max": 10_000}
+
+    async def story():
+        await fetcher_of(AwayStore(300), RecordingSink(), outlasts_minutes).open()
+        return asyncio.get_running_loop().time()
+
+    assert 300 <= run_virtual(story()) < 312

@@ -72,7 +72,7 @@ def run(
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
-    An outage of service or database is outlasted for about 15 minutes, also at the start, unless the job sets retries
+    An outage of service, state store or database is outlasted for about 15 minutes, also at the start, unless the job sets retries
     (flink.shard.getrecords.maxretries). A host that DNS does not know ends the start after seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.

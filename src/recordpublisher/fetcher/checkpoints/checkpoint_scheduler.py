@@ -1,4 +1,4 @@
-"""CheckpointScheduler: when a checkpoint is taken. CheckpointTimes: when the last one was stored, and how long the current one takes."""
+"""CheckpointScheduler: when a checkpoint is taken. CheckpointTimes: when the last one was stored, and since when one is not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -58,12 +58,9 @@ class CheckpointTimes:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """The block takes and stores a checkpoint; it counts as stored if the block does not raise."""
-        self._started = self._clock.monotonic()
-        try:
-            yield
-            self._stored = self._clock.monotonic()
-        finally:
-            self._started = None
+        self._started = self._clock.monotonic() if self._started is None else self._started
+        yield
+        self._stored, self._started = self._clock.monotonic(), None
 
     @property
     def age_ms(self) -> int | None:
@@ -72,7 +69,7 @@ class CheckpointTimes:
 
     @property
     def running_ms(self) -> int:
-        """Since the current one began; 0 while there is none."""
+        """Since the current one began, or one before it that was not stored; 0 when the last one is stored."""
         return self._since(self._started) or 0
 
     def _since(self, moment: float | None) -> int | None:

@@ -16,6 +16,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
+from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
@@ -67,8 +68,7 @@ class LeasedOwnership(ShardOwnership):
         if await job.sink.open(context) is not None:
             reason = "the sink returned positions that it keeps, and cannot hand them from process to process yet"
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
-        await GroupStore(self._group.store).refuse_subtasks()  # the first call may take long: it connects
-        await begin_job(self._group.store, self._group_job, self._group.settings, job.clock)
+        await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         start = await self._pinned_start()
         interval = job.settings.discovery_interval_ms / 1000
@@ -137,6 +137,11 @@ class LeasedOwnership(ShardOwnership):
     async def close(self) -> None:
         """Close the group's store."""
         await self._group.store.close()
+
+    async def _begin_job(self) -> None:
+        store = self._group.store
+        await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
+        await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _pinned_start(self) -> StartingPosition:
         """Where a new group begins; LATEST becomes a time of the service's clock (P3)."""

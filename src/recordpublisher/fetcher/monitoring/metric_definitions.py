@@ -82,7 +82,7 @@ SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = (
         "checkpointRunningMs",
         GAUGE,
         "ms",
-        "since the current checkpoint began, 0 while there is none; it grows while the store or the sink does not answer",
+        "since the oldest checkpoint began that is not stored, 0 while there is none; it grows while the store or the sink does not answer",
         lambda view: view.checkpoints.running_ms,
     ),
     Metric(

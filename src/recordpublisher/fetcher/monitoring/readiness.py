@@ -33,7 +33,7 @@ def reasons_not_ready(
         reasons.append(f"no shard could be read for {READ_LIMIT_MS // 1000} s")
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
         reasons.append(
-            f"a checkpoint has not ended for {checkpoints.running_ms // 1000} s: store or sink do not answer"
+            f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: store or sink do not answer"
         )
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 

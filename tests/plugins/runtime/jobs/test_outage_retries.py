@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 
 def mean_seconds(retries, properties):
-    return retries.policy(properties).longest_seconds(0) / 2
+    return retries.policy(properties).average_seconds
 
 
 def test_an_outage_of_ten_minutes_is_outlasted_by_each_call_that_reads_and_by_a_database():
@@ -44,3 +44,8 @@ def test_a_job_with_a_database_says_for_how_long_its_outage_is_outlasted(given):
         outlasted_minutes(with_outage_retries(Properties({**given, "flink.sql.transaction.maxretries": 3})))["database"]
         < 1
     )
+
+
+def test_a_job_with_a_store_of_aws_says_for_how_long_its_outage_is_outlasted():
+    properties = with_outage_retries(Properties({"flink.state.uri": "s3://bucket/orders"}))
+    assert 10 < outlasted_minutes(properties)["service or the state store"] < 20

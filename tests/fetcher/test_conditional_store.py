@@ -1,0 +1,75 @@
+"""How long a store is waited for that is away when a job starts."""
+
+import asyncio
+import socket
+
+import pytest
+
+from recordpublisher.fetcher.conditional_store import wait_for_store
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
+from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.testing.virtual_time import run_virtual
+
+OUTLASTS_MINUTES = RetryPolicy(max_retries=200, base_ms=300, max_ms=10_000, exponent=1.5)
+
+
+def unknown_host():
+    refused = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    call = TransientError("GetItem", "EndpointConnectionError", "DNS does not know this host")
+    call.__cause__ = refused
+    error = StoreUnavailableError("GetItem at dynamodb://t/j failed")
+    error.__cause__ = call
+    return error
+
+
+def waited(*, answers_after=float("inf"), error=None, seconds_each=0.0, policy=OUTLASTS_MINUTES):
+    """What a store that is away until then answers in the end, and the seconds until that; each call takes some."""
+
+    async def story():
+        now = asyncio.get_running_loop().time
+        begun = now()
+
+        async def call():
+            await asyncio.sleep(seconds_each)
+            if now() - begun < answers_after:
+                raise error or StoreUnavailableError("away")
+            return "stored"
+
+        try:
+            outcome = await wait_for_store(call, policy)
+        except StateError as raised:
+            outcome = raised
+        return outcome, now() - begun
+
+    return run_virtual(story())
+
+
+def test_a_store_is_waited_for_and_the_log_says_so_at_most_every_ten_seconds(caplog):
+    outcome, seconds = waited(answers_after=300)
+
+    assert outcome == "stored"
+    assert 300 <= seconds < 312
+    assert caplog.messages[0] == "away; try 1 of 201, trying again"
+    assert len(caplog.messages) <= 31
+
+
+@pytest.mark.parametrize("seconds_each", [0.0, 30.0])
+def test_a_store_that_does_not_come_back_is_given_up_after_what_all_pauses_take(seconds_each):
+    outcome, seconds = waited(seconds_each=seconds_each)
+
+    assert isinstance(outcome, StoreUnavailableError)
+    assert seconds == pytest.approx(OUTLASTS_MINUTES.average_seconds, rel=0.3)
+
+
+def test_a_script_with_few_retries_ends_soon():
+    assert waited(policy=RetryPolicy(3, 300, 1_000, 1.5))[1] < 3
+
+
+def test_a_host_that_dns_does_not_know_is_not_waited_for():
+    error = unknown_host()
+    assert waited(error=error) == (error, 0)
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once():
+    error = StateError("subtask-0 cannot be read")
+    assert waited(error=error) == (error, 0)
