@@ -22,7 +22,7 @@ connector's differs, it is in parentheses.
 """
 ORDER = (
     "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Retries", "Discovery and state", "Memory",
-    "Values and time", "Formats", "Sinks", "Kinesis sink", "Alarms", "Metrics", "Spark",
+    "Values and time", "Formats", "Sinks", "Kinesis sink", "Alarms", "Metrics", "Traces", "Spark",
 )  # fmt: skip
 """The groups, whatever was imported first; others follow."""
 SHORTER = (

@@ -36,6 +36,8 @@ class TextLines(logging.Formatter):
         text: str = printable_line(record.getMessage())
         if self._has_head:
             text = f"{_time_text(record)} {record.levelname} {record.name}: {text}"
+        fields = fields_of(record)
+        text += "".join(f" {name}={fields[name]}" for name in ("trace_id", "span_id") if name in fields)
         if record.exc_info:
             text += f"\n{indent(printable(self.formatException(record.exc_info)), '  ')}"
         return text

@@ -86,6 +86,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         settings.emit_interval_ms,
         bad_records.handle_undeserialized,
         may_write_now,
+        job.traced,
     )
     readers = ReadTasks(
         job.factory,
@@ -138,6 +139,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 scheduler.request,
                 may_write=may_write_now,
                 resume_writing=emitter.wake,
+                traced=job.traced,
                 is_elastic=group is not None,
             ),
             completion=completion,

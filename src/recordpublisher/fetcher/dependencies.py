@@ -20,7 +20,7 @@ from .shards.discovery import ShardDiscovery
 from .shards.missing_shards import ShardExists
 from .shards.retention_check import RetentionCheck
 from .shards.stream_list import StreamList
-from .sink import Sink, State
+from .sink import Sink, State, Traced, untraced
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class FetcherDependencies:
     - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `dead_letters`: the sink for records that cannot be used (S7).
+    - `traced`: puts spans around calls with records.
     """
 
     factory: RecordPublisherFactory
@@ -57,6 +58,7 @@ class FetcherDependencies:
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
     dead_letters: Sink | None = None
+    traced: Traced = untraced
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
@@ -20,6 +20,10 @@ State = Mapping[str, Any]
 """A snapshot: a plain JSON-able mapping (snapshot.py)."""
 Rejected = Sequence[tuple[RecordBatch, str]]
 """Records that can never be written, each as a batch of one, with the reason."""
+RecordsCall = Callable[[Any], Awaitable[Any]]
+"""A call with a record, a list of records or a batch."""
+Traced = Callable[[RecordsCall], RecordsCall]
+"""Makes of a call the same one with a span around it."""
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
@@ -32,6 +36,11 @@ async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
 def always() -> bool:
     """The permission to write of a process that nobody can replace."""
     return True
+
+
+def untraced(call: RecordsCall) -> RecordsCall:
+    """The call itself: nothing is traced."""
+    return call
 
 
 def _nothing() -> None:
@@ -51,6 +60,7 @@ class SinkContext:
       old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
       queue of its own, asks before it sends.
     - `resume_writing()` tells the job to ask `Sink.has_room` again. It may also be called when there was room before.
+    - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
       no `flush`: `Sink.worker_positions` commits.
     """
@@ -64,6 +74,7 @@ class SinkContext:
     """What `reject_all` calls; None: it calls `reject` for each."""
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
+    traced: Traced = field(default=untraced, compare=False)
     is_elastic: bool = False
 
     async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
@@ -111,6 +122,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     A registered sink is built as `Sink(properties)`.
     """
+
+    traces_writes: ClassVar[bool] = True
+    """Whether the job puts a span around each write; False for a sink that only queues batches."""
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`."""

@@ -39,7 +39,7 @@ class SkippedRecordsLog:
         """A record was left out. `error`: what user code raised, for its traceback; `shard`: its `Shard.key`; `how`: before its name."""
         now = self._clock.monotonic()
         what = f"{how} {record}: {reason}"
-        where = about(shard, sequence_number) if shard else None
+        where = about(shard, sequence_number, error) if shard else None
         if now >= self._next_at:
             self._write(what, where, error)
             return

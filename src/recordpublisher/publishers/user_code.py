@@ -1,6 +1,7 @@
 """Calls of user code (handlers, callbacks, deserialisers): what is awaitable is awaited, and what nobody would run is refused."""
 
 import asyncio
+import contextvars
 import inspect
 import itertools
 import logging
@@ -89,7 +90,11 @@ class UserFunction:
         if self.is_async:
             result = self._function(*arguments)
         else:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._call_in_thread, arguments)
+            context = (
+                contextvars.copy_context()
+            )  # a span, and fields of log lines, as `asyncio.to_thread` takes them along
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self._threads, context.run, self._call_in_thread, arguments)
         if inspect.isawaitable(result):
             return await result
         if isinstance(result, Future):  # of a pool of the user's own
@@ -132,7 +137,7 @@ class AsyncPort:
 
 def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
     """Log what user code raised, with its traceback. `shard`: `Shard.key`; `sequence_number`: of the record, or of the first one."""
-    log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number))
+    log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number, error))
     setattr(error, _LOGGED, True)
 
 

@@ -12,7 +12,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import for_log, log_user_error
 
 from ..shards.shard_entry import ShardEntry
-from ..sink import Sink, always
+from ..sink import Sink, Traced, always, untraced
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from .bounds import Bounds, EndReason
@@ -42,9 +42,11 @@ class Emitter:
         emit_interval_ms: int,
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
         may_write_now: Callable[[], bool] = always,
+        traced: Traced = untraced,
     ) -> None:
         """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
         self._sink = sink
+        self._write_to_sink = traced(sink.write) if sink.traces_writes else sink.write
         self._alignment = alignment
         self._intake = intake
         self._clock = clock
@@ -193,7 +195,7 @@ class Emitter:
         if len(batch):
             self.records_in_write = len(batch)
             try:
-                await self._sink.write(batch)
+                await self._write_to_sink(batch)
             except Exception as error:
                 _tell_user_error(error, batch)
                 raise

@@ -43,6 +43,7 @@ from ..host.elastic_group import elastic_group_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from ..lag.stored_positions import stores_positions
+from ..tracing.provider import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory
 from .short_errors import SHORT_ERRORS
@@ -148,6 +149,7 @@ class DataFetcher(Generic[V]):
             if store is None or group is not None
             else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
             dead_letters=dead_letters,
+            traced=traced_calls(given, clock),
             restore=snapshots,
             subtask=subtask,
             parallelism=parallelism,

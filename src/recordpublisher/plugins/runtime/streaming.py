@@ -118,6 +118,8 @@ def _from_the_oldest(given: Properties) -> Properties:
 class _IterationSink(Sink):
     """Passes one batch at a time to an iteration; `write` returns when the next batch is requested."""
 
+    traces_writes = False
+
     def __init__(self) -> None:
         self._batch: RecordBatch | None = None
         self._batch_done: asyncio.Future[None] | None = None

@@ -41,6 +41,8 @@ class ReactiveSink(Sink):
     only what is written after its subscription.
     """
 
+    traces_writes = False
+
     def __init__(self, properties: Mapping[str, object] | None = None, *, buffer: int | None = None) -> None:
         self._buffer = buffer if buffer is not None else Properties(properties).value(BUFFER)
         self._batches: Subject[RecordBatch] = Subject()

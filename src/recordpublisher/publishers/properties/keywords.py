@@ -38,6 +38,7 @@ GROUPS = (
     sinks.SINKS,
     kinesis_sink.KINESIS_SINK,
     metrics.METRICS,
+    metrics.TRACING,
     job.ALARMS,
 )
 

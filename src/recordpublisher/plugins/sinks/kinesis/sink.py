@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
+from recordpublisher.plugins.tracing.provider import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
@@ -95,6 +96,8 @@ class KinesisSink(Sink):
         settings = KinesisSinkSettings.of(given, queue_limit, ordering, fail_on_error)
         self._context = SinkContext()
         self._stream = stream_name(name)
+        with_context = payload_with_context(given)
+        self._payload = _as_bytes if with_context is None else lambda data: with_context(_as_bytes(data))
         self._writer = KinesisWriter(port or _client(given, name), name, settings, clock or SystemClock(), on_failure)
         self._states = WrittenStates(self._writer.is_flushed)
 
@@ -115,11 +118,12 @@ class KinesisSink(Sink):
         """Accept one record; waits at the limit. A cancelled `put` did not accept its record.
 
         `partition_key` has 1 to 256 characters; `explicit_hash_key`, a decimal number below 2^128, decides the shard in its place.
+        With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call; KinesisError when the
         service rejects every call.
         """
-        await self._writer.put(_as_bytes(data), partition_key, explicit_hash_key)
+        await self._writer.put(self._payload(data), partition_key, explicit_hash_key)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.

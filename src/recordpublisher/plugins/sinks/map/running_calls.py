@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+from recordpublisher.fetcher.sink import RecordsCall, Traced
 from recordpublisher.publishers.clock import Clock
 
 from .unhandled_record import UnhandledRecord
@@ -18,11 +18,15 @@ MILLISECOND = 0.001
 class RunningCalls:
     """Owns the calls of the handler that run, by their first record, the oldest one first."""
 
-    def __init__(self, call: Callable[[Any], Awaitable[Any]], clock: Clock) -> None:
-        self._call = call
+    def __init__(self, call: RecordsCall, clock: Clock) -> None:
+        self._untraced_call = self._call = call
         self._clock = clock
         self._began: dict[UnhandledRecord, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+
+    def open(self, traced: Traced) -> None:
+        """Call the handler so."""
+        self._call = traced(self._untraced_call)
 
     async def call(self, first: UnhandledRecord, records: Any) -> Any:
         """Call the handler with a record, or with a list that begins with it. Raises: what the call raises."""

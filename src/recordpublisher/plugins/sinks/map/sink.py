@@ -52,6 +52,8 @@ class MapSink(Sink[V]):
     Raises: ConfigurationError that names the argument, its value and what is valid.
     """
 
+    traces_writes = False
+
     @overload
     def __init__(
         self,
@@ -132,6 +134,7 @@ class MapSink(Sink[V]):
         """Take the job's context. The workers start with the first records."""
         self._context = context
         self._permission.open(context)
+        self._running.open(context.traced)
 
     def has_room(self) -> bool:
         """Whether fewer than `max_bytes` are not handled; also after a record has failed the job, which `write` raises."""

@@ -363,6 +363,15 @@ class ReadSettings(TypedDict, total=False):
     metrics_opentelemetry_endpoint: str
     """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
+    tracing_context_field: str
+    """`flink.tracing.context.field`: The field of JSON payloads with the trace context: the text of W3C's traceparent, or an object with
+    it. KinesisSink puts it there."""
+    tracing_context_function: str
+    """`flink.tracing.context.function`: A function of a Record, as module:function, that returns its trace context: headers by name,
+    such as traceparent, or None."""
+    tracing_spans: Literal["BATCH", "RECORD"]
+    """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
+    record."""
     alarm_interval: int | str
     """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long
     (A2); -1 off. In ms."""

@@ -1,4 +1,4 @@
-"""Properties of metrics that leave the process (A1)."""
+"""Properties of metrics and traces that leave the process (A1)."""
 
 from ..property_types import PropertyGroup
 
@@ -36,4 +36,19 @@ CLOUDWATCH_SHARDS = METRICS.boolean(
 OPENTELEMETRY_ENDPOINT = METRICS.text(
     "flink.metrics.opentelemetry.endpoint",
     "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
+)
+TRACING = PropertyGroup("Traces")
+TRACING_FIELD = TRACING.text(
+    "flink.tracing.context.field",
+    "The field of JSON payloads with the trace context: the text of W3C's traceparent, or an object with it. KinesisSink puts it there.",
+)
+TRACING_FUNCTION = TRACING.text(
+    "flink.tracing.context.function",
+    "A function of a Record, as module:function, that returns its trace context: headers by name, such as traceparent, or None.",
+)
+TRACING_SPANS = TRACING.choice(
+    "flink.tracing.spans",
+    "The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each record.",
+    "BATCH",
+    ("BATCH", "RECORD"),
 )

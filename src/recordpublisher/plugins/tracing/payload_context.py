@@ -1,0 +1,85 @@
+"""The context of a trace in a record's payload: how it is found there, and how `KinesisSink` puts it there."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from recordpublisher.plugins.host.function_property import imported_function
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD, TRACING_FUNCTION
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+
+log = logging.getLogger("recordpublisher.tracing")
+TRACEPARENT = "traceparent"
+Carrier = Mapping[str, str]
+"""The headers of a trace context, as OpenTelemetry's propagators read and write them."""
+
+
+class ContextField:
+    """A field of JSON objects with the text of W3C's `traceparent`, or with an object of all headers (`tracestate`, `baggage`)."""
+
+    def __init__(self, name: str) -> None:
+        """Raises: ConfigurationError for a name that JSON would have to escape."""
+        self._key = msgspec.json.encode(name)
+        payload: Any
+        try:
+            payload = msgspec.defstruct("Payload", [("context", Any, None)], rename={"context": name})
+        except ValueError as error:
+            raise ConfigurationError(TRACING_FIELD.key, name, "a name without quotes and backslashes") from error
+        self._decode = msgspec.json.Decoder(payload).decode
+
+    def read(self, record: Record) -> Carrier | None:
+        """What the field holds; None: it is not there, or the payload is no JSON object."""
+        try:
+            context = self._decode(record.data).context
+        except msgspec.MsgspecError:
+            return None
+        if isinstance(context, str):
+            return {TRACEPARENT: context}
+        texts = context.items() if isinstance(context, Mapping) else ()
+        return {name: value for name, value in texts if isinstance(value, str)} or None
+
+    def add(self, data: bytes, traceparent: str) -> bytes:
+        """The payload with the field. One that has it, or is no JSON object, stays as it is."""
+        try:
+            is_there = self._decode(data).context is not None
+        except msgspec.MsgspecError:
+            return data
+        if is_there:
+            return data
+        members = data.lstrip()[1:].lstrip()
+        comma = b"" if members.startswith(b"}") else b","
+        return b"{%s:%s%s%s" % (self._key, msgspec.json.encode(traceparent), comma, members)
+
+
+def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
+    """How a record's carrier is found: by the user's function, or in a field. Raises: ConfigurationError."""
+    if properties.value(TRACING_FUNCTION) is not None:
+        function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
+        return _Guarded(function)
+    field = properties.value(TRACING_FIELD)
+    return _no_carrier if field is None else ContextField(field).read
+
+
+class _Guarded:
+    """A function of the user, whose errors end no job."""
+
+    def __init__(self, function: Callable[[Record], Carrier | None]) -> None:
+        self._function = function
+        self._skipped_log = SkippedRecordsLog(log)
+
+    def __call__(self, record: Record) -> Carrier | None:
+        try:
+            return self._function(record)
+        except Exception as error:
+            name = f"record {record.sequence_number} of {record.stream}/{record.shard_id}"
+            self._skipped_log.skipped(name, str(error), error, how="no trace context of")
+            return None
+
+
+def _no_carrier(record: Record) -> Carrier | None:
+    return None

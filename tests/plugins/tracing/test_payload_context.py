@@ -1,0 +1,70 @@
+"""The trace context in payloads: which are read, and which KinesisSink changes."""
+
+import json
+
+import pytest
+from opentelemetry import trace
+
+import recordpublisher as rp
+from recordpublisher.plugins.tracing.payload_context import ContextField
+from recordpublisher.plugins.tracing.provider import payload_with_context
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+FIELD = ContextField("trace-parent")
+
+
+def record(data):
+    return rp.Record("orders", "a", "1", -1, None, None, data, data, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("payload", "carrier"),
+    [
+        ({"trace-parent": PARENT}, {"traceparent": PARENT}),
+        (
+            {"trace-parent": {"traceparent": PARENT, "tracestate": "a=b", "n": 1}},
+            {"traceparent": PARENT, "tracestate": "a=b"},
+        ),
+        ({"trace-parent": 5}, None),
+        ({"in": {"trace-parent": PARENT}}, None),
+        ([PARENT], None),
+    ],
+)
+def test_a_field_holds_a_text_or_an_object_of_texts(payload, carrier):
+    assert FIELD.read(record(json.dumps(payload).encode())) == carrier
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"{", b'{"a": 1', b"5"])
+def test_what_is_no_json_object_has_no_context_and_is_not_changed(data):
+    assert FIELD.read(record(data)) is None
+    assert FIELD.add(data, PARENT) == data
+
+
+@pytest.mark.parametrize("data", [b"{}", b" { } ", b'{"a": 1}', b'\n{\t"a": {"trace-parent": 1}, "b": [{}]}'])
+def test_an_object_gets_the_field_and_keeps_what_it_has(data):
+    added = FIELD.add(data, PARENT)
+
+    assert json.loads(added) == {"trace-parent": PARENT, **json.loads(data)}
+    assert FIELD.read(record(added)) == {"traceparent": PARENT}
+    assert FIELD.add(added, "another") == added
+
+
+def test_a_payload_is_put_as_it_is_outside_of_a_trace(spans):
+    add = payload_with_context(rp.Properties({"flink.tracing.context.field": "traceparent"}))
+
+    assert add(b"{}") == b"{}"
+    with trace.get_tracer("shop").start_as_current_span("put") as span:
+        put = json.loads(add(b"{}"))["traceparent"]
+    ids = trace.format_trace_id(span.context.trace_id), trace.format_span_id(span.context.span_id)
+    assert put.split("-")[1:3] == list(ids)
+
+
+def test_payloads_are_not_touched_without_a_provider_or_without_a_field(spans, monkeypatch):
+    assert payload_with_context(rp.Properties()) is None
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    assert payload_with_context(rp.Properties({"flink.tracing.context.field": "traceparent"})) is None
+
+
+def test_a_name_that_json_would_escape_is_refused():
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.tracing\.context\.field"):
+        ContextField('trace"parent')
