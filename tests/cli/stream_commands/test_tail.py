@@ -5,6 +5,7 @@ import json
 import os
 import signal
 
+import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
@@ -90,6 +91,14 @@ def test_a_closed_pipe_ends_the_command_without_an_error(endpoint):
         done = command("tail", "flights", *pairs(endpoint), "--no-follow", stdout=stdout.fileno())
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_columns_are_written_to_a_file(endpoint, tmp_path):
+    path = tmp_path / "flights.parquet"
+    done = tail(endpoint, "--no-follow", "--key", "[3-9]", "--format", "parquet", "-o", str(path))
+
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    assert sorted(pq.read_table(path)["data"].to_pylist()) == [b"flight %d" % number for number in range(3, 10)]
 
 
 def test_pairs_override_the_properties_file(endpoint, tmp_path):

@@ -1,4 +1,4 @@
-"""`recordpublisher tail`: records of streams as JSON lines."""
+"""`recordpublisher tail`: records of streams as JSON lines, or in a file of columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,8 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamNames, read_properties
-from ..printed_records import RecordReading, is_chosen, json_line, pattern
+from ..printed_records import RecordReading, is_chosen, pattern
+from ..record_files import RecordFile, RecordFormat, record_file
 
 RATE_SECONDS = 10.0
 _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a sequence number."
@@ -47,19 +49,27 @@ def tail(
             "--follow/--no-follow", help="Wait for new records, or read from the oldest record and stop at the tip."
         ),
     ] = True,
+    kind: Annotated[
+        RecordFormat, typer.Option("--format", help="JSON lines, or the columns of a frame (extra arrow).")
+    ] = RecordFormat.JSON,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to standard output.")
+    ] = None,
     pairs: Pairs = None,
     file: PropertiesFile = None,
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
 ) -> None:
-    """Print the records of streams as JSON lines. A terminal shows on stderr how many a second.
+    """Print the records of streams as JSON lines, or write them to a file. A terminal shows on stderr how many a second.
 
     Starts where --from, --since or flink.stream.initpos says; without them at the end with --follow, else at the oldest record.
 
     Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
 
     Example: recordpublisher tail orders --shard shardId-000000000000 --no-follow
+
+    Example: recordpublisher tail orders --since 1h --no-follow --format parquet -o orders.parquet
     """
     sequence_number = given_sequence_number(start)
     if shards and len(streams) > 1:
@@ -72,12 +82,13 @@ def tail(
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)
     reading = RecordReading(properties)
-    printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit)
-    if shards:
-        printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
-    else:
-        printing = _print_streams(streams, reading, bounds, printer)
-    run_until_signal(_with_rate(printing, printer))
+    with record_file(kind, output) as written:
+        printer = _Printer(reading, lambda record: is_chosen(record, *patterns), limit, written)
+        if shards:
+            printing = _print_shards(streams[0], shards, sequence_number, reading, bounds, printer)
+        else:
+            printing = _print_streams(streams, reading, bounds, printer)
+        run_until_signal(_with_rate(printing, printer))
 
 
 async def _with_rate(printing: Coroutine[Any, Any, None], printer: _Printer) -> None:
@@ -118,8 +129,11 @@ async def _print_shards(
 class _Printer:
     """Prints records. Owns how many are still wanted, and `rate`."""
 
-    def __init__(self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None) -> None:
+    def __init__(
+        self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None, file: RecordFile
+    ) -> None:
         self._reading = reading
+        self._file = file
         self._is_printed = is_printed
         self._left = sys.maxsize if limit is None else limit
         self.rate = PrintedRate(SystemClock())
@@ -136,9 +150,9 @@ class _Printer:
         """Print the chosen records, as many as are wanted; returns how many. One is decompressed at a time."""
         count = 0
         for record in islice(filter(self._is_printed, map(self._reading.decompressed, batch)), self._left):
-            sys.stdout.buffer.write(json_line(record))
+            self._file.write(record)
             count += 1
-        sys.stdout.buffer.flush()
+        self._file.flush()
         return count
 
 

@@ -1,0 +1,74 @@
+"""How `tail` writes records: JSON lines as they come, columns together and whole when the file is closed."""
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.cli import record_files
+from recordpublisher.cli.record_files import RecordFormat, record_file
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+
+from fakes.batches import batch
+
+
+def written(path, kind, *batches):
+    with record_file(kind, path) as file:
+        for one in batches:
+            for record in one:
+                file.write(record)
+            file.flush()
+    return path
+
+
+READERS = {
+    RecordFormat.PARQUET: pq.read_table,
+    RecordFormat.ARROW: lambda path: pa.ipc.open_file(path).read_all(),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_file_of_columns_has_those_of_spark_for_each_record(tmp_path, kind):
+    one, other = batch(b"a", b"\xff"), batch(b"b", shard_id="shardId-1")
+    table = READERS[kind](written(tmp_path / "file", kind, one, other))
+
+    assert table.schema == RECORD_SCHEMA
+    assert table.to_pylist() == [*one.to_arrow().to_pylist(), *other.to_arrow().to_pylist()]
+
+
+def test_csv_has_a_head_and_a_line_for_each_record(tmp_path):
+    path = written(tmp_path / "file.csv", RecordFormat.CSV, batch(b'{"a":1}'))
+
+    assert pa.csv.read_csv(path).column_names == RECORD_SCHEMA.names
+    assert pa.csv.read_csv(path)["data"].to_pylist() == ['{"a":1}']
+
+
+def test_records_are_written_together_and_before_they_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "ROWS_TOGETHER", 3)
+    path = written(tmp_path / "file", RecordFormat.PARQUET, *[batch(b"x")] * 4)
+
+    assert [pq.ParquetFile(path).metadata.row_group(number).num_rows for number in range(2)] == [3, 1]
+
+
+def test_records_that_are_too_large_together_are_written_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "BYTES_TOGETHER", 2)
+    path = written(tmp_path / "file", RecordFormat.PARQUET, *[batch(b"x")] * 4)
+
+    assert pq.ParquetFile(path).metadata.num_row_groups == 2
+
+
+@pytest.mark.parametrize("kind", RecordFormat)
+def test_a_read_without_records_leaves_a_file_that_can_be_read(tmp_path, kind):
+    path = written(tmp_path / "file", kind)
+
+    assert kind not in READERS or READERS[kind](path).num_rows == 0
+    assert path.exists()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with (
+        pytest.raises(rp.ConfigurationError, match=r"'--output' has the value .*No such file"),
+        record_file(RecordFormat.CSV, tmp_path / "none" / "file"),
+    ):
+        pass
