@@ -17,12 +17,16 @@ def done(tmp_path_factory):
     """What each command did, by its name."""
     job = tmp_path_factory.mktemp("job") / "job.properties"
     job.write_text("flink.streams=orders\nflink.sink=kinesis\nflink.sink.kinesis.stream=copy\n")
+    query = job.with_name("query.properties")
+    query.write_text(f"stream=orders\nmaxTasks=2\nmetadataLocation={job.parent}/claims\n")
     commands = {
         "stream": "doctor --stream orders",
         "job": f"doctor {job}",
         "unknown": "doctor --stream order",
         "region": "doctor --stream orders --region mars",
         "nothing": "doctor",
+        "Spark": f"doctor {query}",
+        "Spark with a wrong place": f"doctor {query} -p metadataLocation=hdfs://host/claims",
     }
     with serve_in_thread(streams={"orders": 1, "copy": 1}) as served:
         results = several_commands(served, *map(str.split, commands.values()))
@@ -60,6 +64,20 @@ def test_a_wrong_setting_is_a_line_too_and_ends_the_checks(done):
     assert checks(done["region"])["region"] == "PROBLEM"
     assert list(checks(done["region"]).values()).count("PROBLEM") == 1
     assert not any(name.startswith("orders") for name in checks(done["region"]))
+
+
+def test_the_options_of_a_query_on_spark_are_checked_with_its_stream_and_the_place_of_its_claims(done):
+    found = checks(done["Spark"])
+
+    assert (done["Spark"].returncode, done["Spark"].stderr) == (0, "")
+    assert found["options"] == found["properties"] == found["orders: kinesis:GetRecords"] == found["claims"] == "ok"
+    assert "claims will be created" in done["Spark"].stdout
+    assert "orders: kinesis:PutRecords" not in found
+
+
+def test_a_wrong_option_of_a_query_on_spark_is_a_line(done):
+    assert (done["Spark with a wrong place"].returncode, done["Spark with a wrong place"].stderr) == (1, "")
+    assert checks(done["Spark with a wrong place"]) == {"options": "PROBLEM"}
 
 
 def test_a_job_or_a_stream_is_needed(done):

@@ -44,7 +44,8 @@ def doctor(
 
     Checks properties, plugins, versions, region, CA file, proxy, DNS and the connection; for each stream the clock, distribution,
     settings, consumers and each IAM action that the job needs; for a job its store, its sink, the size of records that it copies, and
-    the time until unread records are lost. Exits with 1 when there is a problem.
+    the time until unread records are lost; for the options of a query on Spark the place of its claims. Exits with 1 when there is a
+    problem.
 
     Example: recordpublisher doctor --stream orders
 
@@ -53,6 +54,7 @@ def doctor(
     from recordpublisher.plugins.runtime.stream_names import streams_of  # with what follows: brings the AWS SDK
 
     from ..doctor.examination import examined
+    from ..doctor.spark_job import examined_spark_job, is_spark_job
 
     if job is not None and not is_job(str(job)):
         job, streams = None, [*(streams or ()), str(job)]
@@ -60,8 +62,11 @@ def doctor(
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
     properties = read_properties(job, pairs, region, endpoint, profile)
-    uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
-    findings = run_to_end(examined(properties, uses, has_job=job is not None))
+    if job is not None and is_spark_job(properties):
+        findings = run_to_end(examined_spark_job(properties, use_of))
+    else:
+        uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
+        findings = run_to_end(examined(properties, uses, has_job=job is not None))
     if as_json:
         echo(joined(json_text(asdict(each)) for each in findings))
     else:
@@ -78,7 +83,7 @@ def _print(findings: Sequence[Finding]) -> None:
         echo(Printable(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
 
 
-def use_of(properties: Properties, stream: str, writes: bool) -> Use:
+def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
     """What a job does with one of its streams. `writes`: without a job, writing is asked for too."""
     from ..doctor.streams import Use
 

@@ -1,0 +1,50 @@
+"""The checks of a query on Spark: its options as the source parses them, its streams, and the place of its claims."""
+
+from collections.abc import Callable
+
+from recordpublisher.plugins.spark.options.checks import check_job
+from recordpublisher.plugins.spark.options.places import METADATA_LOCATION, METADATA_ROOT
+from recordpublisher.plugins.spark.options.spark_options import STREAM, STREAMS, SparkOptions
+from recordpublisher.plugins.spark.options.starts import with_starts
+from recordpublisher.plugins.spark.options.unknown_options import collected_warnings
+from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of, missing_folder
+from recordpublisher.plugins.stores.read_claim_store import queries_of
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .examination import examined
+from .findings import Finding, Verdict, examine, problem
+from .streams import Use
+
+
+def is_spark_job(properties: Properties) -> bool:
+    """Whether these are the options of a query on Spark: they have its stream, or a place for claims."""
+    return any(properties.is_set(option) for option in (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT))
+
+
+async def examined_spark_job(given: Properties, use_of: Callable[[Properties, str], Use]) -> list[Finding]:
+    """Every finding, in the order in which they are printed. `use_of`: what a job with these properties does with a stream."""
+    try:
+        with collected_warnings() as warnings:
+            options = SparkOptions.parse(with_starts(given))
+            check_job(options)
+    except RecordPublisherError as error:
+        return [problem("options", error)]
+    verdict = Verdict.PROBLEM if warnings else Verdict.OK
+    of_options = Finding("options", verdict, "; ".join(warnings) or "valid, and each has an effect")
+    uses = {stream: use_of(options.properties, stream) for stream in options.streams}
+    of_streams = await examined(options.properties, uses, has_job=False)
+    return [of_options, *of_streams, await examine("claims", lambda: _claims(options))]
+
+
+async def _claims(options: SparkOptions) -> str:
+    """Whether the place can be read, a folder also written."""
+    place = options.metadata_location
+    store = conditional_store_of(place, options.metadata_key, options.properties, refused=NOT_FOR_CLAIMS)
+    if (folder := missing_folder(place)) is not None:
+        return f"{folder} will be created"
+    try:
+        queries = queries_of(await store.list_names(""))
+    finally:
+        await store.close()
+    return f"{place} is reachable, and has claims of {len(queries)} queries"
