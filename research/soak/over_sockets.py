@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from recordpublisher.local import Delays, FaultKind, LocalKinesis
-from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
+from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.properties.properties import Properties
 
 from .plan import Plan, plan_of

@@ -7,7 +7,6 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
@@ -18,8 +17,10 @@ from recordpublisher.publishers.kinesis.event_subscription import EventSubscript
 from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import BodyReadScheduler
 from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls
 from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
+from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
 from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection
-from recordpublisher.publishers.kinesis.sdk_internals import RecordParser
+from recordpublisher.publishers.kinesis.known_access import Keys
+from recordpublisher.publishers.kinesis.sdk.internals import RecordParser
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -99,20 +100,15 @@ class FastPathTransport:
         self._response, self._piece_count = response, pieces
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        events = SimpleNamespace(register_last=lambda *_: None)
-        client = SimpleNamespace(meta=SimpleNamespace(region_name="eu-west-1", events=events))
-        calls = FastPathCalls(self, client, self, api)
-        calls.remember_route(SimpleNamespace(url="http://localhost/", headers=HEADERS, body=b"{}"))
+        route = SignedPost("http://localhost/", HEADERS, "kinesis", "eu-west-1")
+        calls = FastPathCalls(api, self, self.credentials, lambda _: route)
         with translate_errors(api):
             response = await calls.call({})
             assert response is not None
             return response
 
-    async def get_credentials(self) -> Any:
-        return self
-
-    async def get_frozen_credentials(self) -> Any:
-        return Credentials("key", "secret").get_frozen_credentials()
+    async def credentials(self) -> Keys:
+        return Keys("key", "secret")
 
     def pool(self, url: str) -> FastPathTransport:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.publishers.shards import Shard
@@ -11,12 +11,6 @@ from recordpublisher.publishers.shards import Shard
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
-from .elastic.group_entry import job_of
-from .elastic.group_tracker import GroupTracker
-from .elastic.lease_checkpointer import LeaseCheckpointer
-from .elastic.leased_ownership import LeasedOwnership
-from .elastic.leased_shards import LeasedShards
-from .elastic.worker_lives import ElasticGroup, WorkerLives
 from .leases.lease_counts import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_views import SubtaskView
@@ -26,7 +20,6 @@ from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.emitter import Emitter
-from .pipeline.lease_gate import CurrentWorker, LeaseGate
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.read_intake import ReadIntake
 from .pipeline.read_tasks import ReadTasks
@@ -44,6 +37,10 @@ from .watermarks.alignment import Alignment
 from .watermarks.ended_parent_hold import EndedParentHold
 from .watermarks.straggler_exclusion import StragglerDetector
 
+if TYPE_CHECKING:
+    from .elastic.elastic_parts import ElasticParts
+    from .elastic.worker_lives import ElasticGroup
+
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
     """A fetcher of one subtask of a fixed number (STATIC), or of a process that shares its shards with a group (ELASTIC).
@@ -60,17 +57,19 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     def on_reader_failed(entry: ShardEntry, error: BaseException) -> None:
         shards.on_reader_failed(entry, error)
 
-    current = CurrentWorker()
+    elastic: ElasticParts | None = None
     if group is not None:
-        # No process sees the end of a finite source: others may still read.
-        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
+        from .elastic.elastic_parts import ElasticParts  # most jobs are STATIC, and import nothing of groups
+
+        elastic = ElasticParts(group, job)
+        job = elastic.job
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
     suspension = SuspensionDetector(clock, on_resume)
-    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
+    may_write_now = always if elastic is None else elastic.may_write_now(suspension)
 
     alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
@@ -115,17 +114,15 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
     ownership: ShardOwnership
     checkpointer: Checkpointer
-    if group is None:
+    if elastic is None:
         owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, bad_records)
     else:
-        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
-        leased = LeasedShards(job, table, shards, emitter, bad_records, snapshotter)
-        lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)
-        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
-        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, clock)
+        ownership, checkpointer, snapshotter = elastic.positions(
+            table, shards, emitter, bad_records, suspension, leases, completion.stop
+        )
 
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
     retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)

@@ -209,3 +209,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     async def close(self) -> None:
         """Release what `open` took. Called once, also after an error."""
+
+
+def stores_positions(sink: type[Sink]) -> bool:
+    """Whether sinks of this class store a job's positions."""
+    return sink.stored_positions is not Sink.stored_positions

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
 from recordpublisher.plugins.deserializers import glue_schemas
 from recordpublisher.plugins.deserializers.glue_schemas import GlueSchemas
-from recordpublisher.publishers.kinesis.aws_service import AwsService
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
 from recordpublisher.testing import run_virtual
 
 IDS = [UUID(int=number).bytes for number in range(1, 6)]

@@ -12,7 +12,7 @@ import pytest
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.store_service import StoreService, side_by_side
 from recordpublisher.publishers.errors import StoreUnavailableError
-from recordpublisher.publishers.kinesis.aws_service import CONCURRENCY
+from recordpublisher.publishers.kinesis.sdk.aws_service import CONCURRENCY
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.moto_server import KEYS
@@ -94,7 +94,7 @@ async def test_the_first_error_ends_the_other_calls():
 
 async def test_a_client_that_stays_open_renews_its_credentials(tmp_path, monkeypatch):
     """The SDK renews keys in the last ten minutes of their life."""
-    monkeypatch.setattr("recordpublisher.publishers.kinesis.checked_credentials.RENEWAL_SECONDS", 0.0)
+    monkeypatch.setattr("recordpublisher.publishers.kinesis.sdk.checked_credentials.RENEWAL_SECONDS", 0.0)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'keys'}\n")
     end = (datetime.now(UTC) + timedelta(minutes=9)).isoformat()

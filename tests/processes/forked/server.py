@@ -23,7 +23,7 @@ from aiobotocore.config import AioConfig
 from recordpublisher import Properties
 from recordpublisher.cli.app import COMMANDS
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
-from recordpublisher.publishers.kinesis.credentials import session_with_credentials
+from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 
 LIBRARIES = (
     "botocore.docs.docstring",

@@ -2,11 +2,16 @@
 
 import pytest
 
+from recordpublisher.publishers.kinesis.direct_transport import DirectTransport
 from recordpublisher.publishers.kinesis.stream_transports import StreamTransports
 from recordpublisher.publishers.properties.properties import Properties
 
 EU, US = (f"arn:aws:kinesis:{region}:123456789012:stream/orders" for region in ("eu-west-1", "us-east-1"))
-KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
+KEYS = {
+    "aws.credentials.provider.basic.accesskeyid": "a",
+    "aws.credentials.provider.basic.secretkey": "s",
+    "aws.http.client": "SDK",
+}
 
 
 @pytest.fixture
@@ -38,3 +43,9 @@ def test_a_region_with_an_endpoint_of_its_own_has_a_transport_of_its_own(transpo
     endpoints = {"aws.endpoint": "http://127.0.0.1:1", "aws.endpoint.us-east-1": "http://127.0.0.1:2"}
     given = transports(EU, US, **endpoints)
     assert [given.of(arn)._endpoint for arn in (EU, US)] == ["http://127.0.0.1:1", "http://127.0.0.1:2"]
+
+
+def test_what_needs_no_sdk_gets_a_transport_without_it():
+    own = StreamTransports(Properties(KEYS | {"aws.http.client": "OWN", "aws.region": "eu-west-1"}), [EU])
+
+    assert isinstance(own.of(EU), DirectTransport)

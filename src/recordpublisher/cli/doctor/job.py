@@ -9,7 +9,7 @@ from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
@@ -18,7 +18,6 @@ from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,
     StoreOrGroupPositions,
-    stores_positions,
     without_positions,
 )
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder

@@ -19,10 +19,11 @@ from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
 from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
-from recordpublisher.publishers.kinesis.credentials import load_credentials, provider_name
 from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
-from recordpublisher.publishers.kinesis.sdk_transport import SdkTransport
+from recordpublisher.publishers.kinesis.known_access import provider_name
+from recordpublisher.publishers.kinesis.sdk.credentials import load_credentials
+from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.properties import Properties

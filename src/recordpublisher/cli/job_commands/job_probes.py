@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,
     StoreOrGroupPositions,
-    stores_positions,
 )
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, ThrottledError, TransientError
-from recordpublisher.publishers.kinesis.aws_service import AwsService
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 
 log = logging.getLogger("recordpublisher.deserializers")

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.leases.documents.shard_states import states_of
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.position_store import read_parts
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
@@ -55,11 +55,6 @@ class SinkPositions:
     async def close(self) -> None:
         """Close the sink's connection."""
         await self._sink.close()
-
-
-def stores_positions(sink: type[Sink]) -> bool:
-    """Whether sinks of this class store a job's positions."""
-    return sink.stored_positions is not Sink.stored_positions
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:

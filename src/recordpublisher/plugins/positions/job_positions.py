@@ -10,7 +10,7 @@ from recordpublisher.fetcher.leases.documents.first_group import store_as_group
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
@@ -19,7 +19,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store
 from ..host.manager import load_registry
-from ..lag.stored_positions import StoreOrGroupPositions, stores_positions
+from ..lag.stored_positions import StoreOrGroupPositions
 from ..stores.by_location import missing_folder
 
 

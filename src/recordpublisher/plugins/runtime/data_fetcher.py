@@ -24,11 +24,12 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.sink import Sink, State, Unfinished
+from recordpublisher.fetcher.sink import Sink, State, Unfinished, stores_positions
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.records import V
 
@@ -39,10 +40,8 @@ from ..host.build_from_properties import (
     build_store,
     build_tracker,
 )
-from ..host.elastic_group import elastic_group_of
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from ..lag.stored_positions import stores_positions
 from ..tracing.provider import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -112,7 +111,11 @@ class DataFetcher(Generic[V]):
         sink = build_sink(registry, given) if sink is None else sink
         dead_letters = build_dead_letter_sink(registry, given)
         store = state_store or build_store(registry, given)
-        group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
+        group = None
+        if given.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
+
+            group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
         factory = publisher(given)  # type: ignore[call-arg]
         merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()

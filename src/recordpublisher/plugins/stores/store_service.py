@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     TransientError,
 )
-from recordpublisher.publishers.kinesis.aws_service import AwsService, OpenClient, Response
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService, OpenClient, Response
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties

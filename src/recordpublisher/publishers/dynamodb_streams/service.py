@@ -8,8 +8,8 @@ from ..base import Checks, check_clock
 from ..clock import Clock, SystemClock
 from ..errors import DataLossError, FatalKinesisError, StreamNotFoundError
 from ..kinesis import LIST_SHARDS_RETRIES, ReadResponse, RecordDistribution, call_with_retries, endpoint_of
-from ..kinesis.aws_service import AwsService, OpenClient
 from ..kinesis.listing import server_time_ms_or_none
+from ..kinesis.sdk.aws_service import AwsService, OpenClient
 from ..log_fields import counted
 from ..polling import PollingRecordPublisherFactory
 from ..positions import PositionType, StartingPosition

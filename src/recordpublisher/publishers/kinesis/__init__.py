@@ -14,16 +14,16 @@ from .run_sync import run_sync
 
 if TYPE_CHECKING:
     from .client import KinesisClient
-    from .credentials import session_with_credentials
     from .endpoint import endpoint_of, region_of
     from .error_mapping import is_host_unknown, translate_errors
+    from .sdk.credentials import session_with_credentials
 
 _LAZY = {
     "KinesisClient": ".client",
     "endpoint_of": ".endpoint",
     "is_host_unknown": ".error_mapping",
     "region_of": ".endpoint",
-    "session_with_credentials": ".credentials",
+    "session_with_credentials": ".sdk.credentials",
     "translate_errors": ".error_mapping",
 }
 

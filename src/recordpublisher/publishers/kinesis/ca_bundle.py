@@ -1,8 +1,10 @@
-"""The file of trusted CAs (AWS_CA_BUNDLE), checked before anything is sent."""
+"""The file of trusted CAs (AWS_CA_BUNDLE), checked before anything is sent; and how certificates are checked without the SDK."""
 
 import functools
 import os
 import ssl
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError
@@ -16,7 +18,34 @@ def ca_bundle_path(session: Any) -> str | None:
 
     The SDK reads it at the first call. Its error for a missing file neither names the file nor tells that a retry cannot help.
     """
-    path: str | None = session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    return _checked(session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE"))
+
+
+def environment_ca_bundle() -> str | None:
+    """The same where no profile names one."""
+    return _checked(os.environ.get(CA_BUNDLE) or os.environ.get("REQUESTS_CA_BUNDLE"))
+
+
+def client_tls(ca_bundle: str | None, url: str) -> ssl.SSLContext:
+    """How the certificate of `url` is checked: by this file, else by the list that the SDK uses. For http nothing is read."""
+    return _trusting(ca_bundle or _sdk_list()) if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@functools.cache
+def _trusting(path: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= ssl.OP_NO_TICKET
+    context.load_verify_locations(path)
+    return context
+
+
+def _sdk_list() -> str:
+    """The CAs of the package certifi, else those that come with the SDK, neither of which is imported."""
+    specs = [spec for spec in map(find_spec, ("certifi", "botocore")) if spec is not None and spec.origin is not None]
+    return str(Path(specs[0].origin or "").with_name("cacert.pem"))
+
+
+def _checked(path: str | None) -> str | None:
     if path:
         try:
             _load_ca_bundle(path)

@@ -22,7 +22,6 @@ from ..stream_arns import ConsumerArn, arn_of, stream_name
 from .codec.put_records import PLACEHOLDER, encode_put
 from .codec.response_decoders import PUT, RAW_EVENTS, READ, to_read_response
 from .error_mapping import reject_malformed
-from .event_subscription import READ_BUFFER_BYTES, EventSubscription
 from .listing import list_all_shards, list_all_streams, parse_server_time_ms, parse_shard, server_time_ms_or_none
 from .ports import (
     ConsumerDescription,
@@ -31,8 +30,10 @@ from .ports import (
     ReadResponse,
     RecordDistribution,
     StreamSummary,
+    Subscription,
     Transport,
 )
+from .read_buffers import SUBSCRIPTION_BUFFER_BYTES
 from .stream_transports import OneTransport, StreamTransports
 
 log = logging.getLogger("recordpublisher.kinesis")
@@ -57,7 +58,7 @@ class KinesisClient:
         streams = tuple(streams)
         self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
         self._transports = StreamTransports(properties, streams) if transport is None else OneTransport(transport)
-        self._read_buffer = bytearray(READ_BUFFER_BYTES)
+        self._read_buffer = bytearray(SUBSCRIPTION_BUFFER_BYTES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,10 +90,10 @@ class KinesisClient:
 
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 
-    async def subscribe_to_shard(
-        self, consumer_arn: str, shard: Shard, position: StartingPosition
-    ) -> EventSubscription:
+    async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
         """Open a subscription; the caller sets the deadline and closes it."""
+        from .event_subscription import EventSubscription  # with the SDK, whose parts read frames
+
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
         response = await self._transport_for(ConsumerARN=consumer_arn).subscribe(
             "SubscribeToShard", ConsumerARN=consumer_arn, ShardId=shard.shard_id, StartingPosition=start

@@ -9,7 +9,7 @@ from ..errors import ConfigurationError
 from ..properties.groups.access import ENDPOINT, REGION, REGION_ENDPOINT
 from ..properties.properties import Properties
 from ..stream_arns import arn_of, region_of_arn
-from .credentials import profile_session
+from .plain_profile import plain_profile
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 _SIGNING_REGION = "us-east-1"
@@ -70,5 +70,11 @@ def _is_http_url(text: str) -> bool:
 
 def _region_of_environment(properties: Properties) -> str | None:
     """As boto3: a profile chosen by property brings its region, and a region in the environment comes before that of any profile."""
-    found: str | None = os.environ.get("AWS_REGION") or profile_session(properties).get_config_variable("region")
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        return region
+    if (profile := plain_profile(properties)) is not None:
+        return profile.get("region")
+    from .sdk.credentials import profile_session
+
+    found: str | None = profile_session(properties).get_config_variable("region")
     return found

@@ -1,21 +1,14 @@
-"""Maps every error of the service, the SDK and the network to a class of `errors.py`."""
+"""Maps every error of the service and the network to a class of `errors.py`; those of the AWS SDK are in `sdk/errors.py`."""
 
-import json
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import aiohttp
 import msgspec
-import urllib3.exceptions
-from aiohttp.http_exceptions import HttpProcessingError
-from botocore import exceptions as sdk
-from botocore.eventstream import ParserError as FrameError
-from botocore.parsers import ResponseParserError
 
 from ..errors import (
-    ConfigurationError,
     ExpiredIteratorError,
     FatalKinesisError,
     KinesisError,
@@ -71,20 +64,8 @@ EXACT: dict[str, type[KinesisError]] = {
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
 NOT_JSON = (msgspec.DecodeError, RecursionError)
 """What decoding a body raises: RecursionError when it is nested too deeply."""
-BROKEN = (*NOT_JSON, FrameError, ResponseParserError, TruncatedStreamError, MalformedResponseError, UnicodeDecodeError)
-NETWORK = (
-    sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError, TimeoutError,
-    sdk.IncompleteReadError, EOFError, OSError, StreamLostError,
-)  # fmt: skip
-"""Network errors: of the SDK, of aiohttp (which reads event streams), of urllib3 (of a user's own SDK), and of Python."""
-NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
-REFRESH_FAILED = (
-    sdk.CredentialRetrievalError,
-    sdk.MetadataRetrievalError,
-    sdk.TokenRetrievalError,
-    json.JSONDecodeError,
-)
-"""The SDK does not catch the JSONDecodeError of a `credential_process` when it renews credentials."""
+BROKEN = (*NOT_JSON, TruncatedStreamError, MalformedResponseError, UnicodeDecodeError)
+NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 
 @contextmanager
@@ -114,19 +95,13 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
     """The error of `errors.py` for a foreign one; None for a programming error."""
-    if isinstance(error, sdk.ClientError):
-        return _from_response(api, error)
-    if isinstance(error, NO_CREDENTIALS):
-        is_missing = isinstance(error, sdk.NoCredentialsError)
-        reason = _NO_CREDENTIALS_FOUND if is_missing else f"{api}: {error}"
-        return ConfigurationError("AWS credentials", None, _TO_HAVE_CREDENTIALS, reason=reason)
-    if isinstance(error, sdk.EndpointProviderError):
-        return ConfigurationError(ENDPOINT.key, None, ENDPOINT.valid, reason=f"{api}: {error}")
-    if isinstance(error, (*NETWORK, *REFRESH_FAILED, *BROKEN)):
-        return _from_transport(api, error)
-    if isinstance(error, sdk.BotoCoreError):
-        return FatalKinesisError(api, type(error).__name__, str(error))
-    return None
+    if isinstance(error, (*NETWORK, *BROKEN)):
+        return error_of_transport(api, error)
+    if "botocore" not in sys.modules:  # only who has imported the SDK gets an error of it
+        return None
+    from .sdk.errors import translate_sdk_error
+
+    return translate_sdk_error(api, error)
 
 
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
@@ -145,15 +120,8 @@ def _kind_of(code: str, http_status: int) -> type[KinesisError]:
     return FatalKinesisError
 
 
-def _from_response(api: str, error: sdk.ClientError) -> KinesisError:
-    response = error.response
-    details = response.get("Error", {})
-    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    # a call to STS, made for ours, has its own operation name
-    return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)
-
-
-def _from_transport(api: str, error: Exception) -> KinesisError:
+def error_of_transport(api: str, error: Exception) -> KinesisError:
+    """The error for a call without a response, or with one that cannot be read."""
     if _is_bad_certificate(error):
         return FatalKinesisError(
             api, "CertificateVerificationFailed", f"{error}; check {ENDPOINT.key} and {ca_bundle.CA_BUNDLE_HINT}"
@@ -172,8 +140,7 @@ def is_host_unknown(error: object) -> bool:
 
 
 def _is_bad_certificate(error: BaseException) -> bool:
-    kinds = (ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError)
-    return any(isinstance(cause, kinds) for cause in _causes(error))
+    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -184,12 +151,12 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = inner if isinstance(inner, BaseException) else error.__cause__
 
 
-_NO_CREDENTIALS_FOUND = (
+NO_CREDENTIALS_FOUND = (
     f"Unable to locate credentials where '{CREDENTIALS_PROVIDER.key}' looks: with AUTO, the default, in AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, in the profile of ~/.aws/credentials and ~/.aws/config (AWS_PROFILE, else default), and in the metadata of the "
     "container or instance"
 )
-_TO_HAVE_CREDENTIALS = (
+TO_HAVE_CREDENTIALS = (
     f"set these variables, or run `aws configure` or `aws sso login`, or set {ACCESS_KEY_ID.key} and {SECRET_KEY.key}, or "
     f"'{CREDENTIALS_PROVIDER.key}' to ENV_VAR, PROFILE, ASSUME_ROLE or WEB_IDENTITY_TOKEN with its keys"
 )

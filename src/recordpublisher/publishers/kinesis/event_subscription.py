@@ -14,9 +14,6 @@ from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
 
 API = "SubscribeToShard"
-READ_BUFFER_BYTES = 64 * 1024
-"""Limit of what asyncio reads at once (its default is 256 KiB) and of the encrypted bytes that it buffers (512 KiB). Bytes after an event
-stay in memory until the next event is requested (P6)."""
 
 
 class EventSubscription:

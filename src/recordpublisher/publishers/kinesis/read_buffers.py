@@ -2,6 +2,10 @@
 
 from typing import Any
 
+SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
+"""Limit of what asyncio reads at once (its default is 256 KiB) and of the encrypted bytes that it buffers (512 KiB). Bytes after an event
+stay in memory until the next event is requested (P6)."""
+
 
 def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
     """Receive encrypted bytes in `read_buffer`. All connections of an event loop may share it: asyncio empties it at once.

@@ -8,9 +8,10 @@ from ..errors import ConfigurationError
 from ..properties.groups.access import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..properties.properties import Properties
 from ..stream_arns import account_of_arn, arn_of, region_of_arn, stream_name
+from .direct_transport import DirectTransport
 from .endpoint import region_of
+from .known_access import known_access
 from .ports import Transport
-from .sdk_transport import SdkTransport
 
 
 class Destination(NamedTuple):
@@ -35,7 +36,7 @@ class StreamTransports:
         self._roles = properties.with_prefix(STREAM_ROLE_ARN)
         self._check_roles(streams)
         self._destinations: dict[str | None, Destination] = {}
-        self._transports: dict[Destination, SdkTransport] = {}
+        self._transports: dict[Destination, Transport] = {}
         for stream in streams or [""]:
             self.of(arn_of(stream))
 
@@ -45,7 +46,7 @@ class StreamTransports:
         if destination is None:
             destination = self._destinations[arn] = self._home if arn is None else self._destination_of(arn)
         if destination not in self._transports:
-            self._transports[destination] = SdkTransport(self._properties, **destination._asdict())
+            self._transports[destination] = _transport_to(destination, self._properties)
         return self._transports[destination]
 
     async def close(self) -> None:
@@ -66,6 +67,18 @@ class StreamTransports:
         for name in by_name & self._roles.keys():
             key = STREAM_ROLE_ARN.key + name
             raise ConfigurationError(key, self._roles[name], "a role for a stream that is given by its ARN")
+
+
+def _transport_to(destination: Destination, properties: Properties) -> Transport:
+    """The transport that needs no SDK, where that is enough to begin with."""
+
+    def with_sdk() -> Transport:
+        from .sdk.transport import SdkTransport
+
+        return SdkTransport(properties, region=destination.region, role=destination.role)
+
+    access = known_access(properties, destination.region, destination.role)
+    return with_sdk() if access is None else DirectTransport(access, properties, with_sdk)
 
 
 class OneTransport:

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from botocore import exceptions as sdk
 
 from recordpublisher.publishers.kinesis.fast_path import http1_pool as pool_module
+from recordpublisher.publishers.kinesis.fast_path.http1_pool import ConnectionClosedError
 
 from servers.scripted_http import Last, content_of, ok, pool_to
 
@@ -23,7 +23,7 @@ async def six_lost_connections():
 async def test_after_one_lost_connection_the_other_idle_ones_are_dropped():
     """Otherwise a call would fail at every retry: after four of them the job would fail."""
     async with six_lost_connections() as (server, pool):
-        with pytest.raises(sdk.ConnectionClosedError):
+        with pytest.raises(ConnectionClosedError):
             await content_of(pool)
         server.responses = [ok(b"b")]
         assert await content_of(pool) == (200, b"b")
@@ -41,14 +41,14 @@ async def test_a_read_is_sent_again_when_its_idle_connection_was_lost():
 async def test_a_request_is_not_sent_again_when_the_response_had_begun(response):
     async with six_lost_connections() as (server, pool):
         server.responses = [response, ok(b"b")]
-        with pytest.raises(sdk.ConnectionClosedError):
+        with pytest.raises(ConnectionClosedError):
             await content_of(pool, may_repeat=True)
 
 
 async def test_a_request_is_sent_again_only_once():
     async with six_lost_connections() as (server, pool):
         server.responses = [None, None, ok(b"b")]
-        with pytest.raises(sdk.ConnectionClosedError):
+        with pytest.raises(ConnectionClosedError):
             await content_of(pool, may_repeat=True)
         assert server.connections == 7
 

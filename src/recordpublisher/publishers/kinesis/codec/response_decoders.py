@@ -117,13 +117,15 @@ def _events(body: Any) -> dict[str, Any]:
     return {RAW_EVENTS: body}
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def decode_object(body: bytes) -> dict[str, Any]:
+    """Decode a response that has no decoder of its own. Raises: msgspec.DecodeError."""
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
-RESPONSE_DECODERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+Decode = Callable[[Any], dict[str, Any]]
+RESPONSE_DECODERS: dict[str, Decode] = {
     "GetRecordsOutput": _read,
     "PutRecordsOutput": _put,
     "SubscribeToShardOutput": _events,
-    "GetShardIteratorOutput": _object,
+    "GetShardIteratorOutput": decode_object,
 }

@@ -5,14 +5,13 @@ import itertools
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohappyeyeballs
-from botocore import exceptions as sdk
 
 from ..endpoint import DEFAULT_PORTS
-from ..sdk_internals import tls_context_for
 from .body_read_scheduler import BodyReadScheduler
 from .http1_connection import Http1Connection, ReaderFactory
 from .http1_response import BodyReader, ResponseHead
@@ -24,6 +23,23 @@ _SILENT_SECONDS = 1.0
 _ADDRESSES_SECONDS = 10.0
 """Addresses are cached for this long, so that a thousand shards that start at once resolve them once."""
 _SECOND_ADDRESS_SECONDS = 0.25
+CONNECT_SECONDS = 10.0
+
+
+class ConnectionClosedError(OSError):
+    """The connection was lost before the response was complete. Names and texts of these errors are those of the SDK's."""
+
+
+class EndpointConnectionError(OSError):
+    """There is no connection to the server."""
+
+
+class ConnectTimeoutError(EndpointConnectionError):
+    """The connection was not there in time."""
+
+
+class SSLError(EndpointConnectionError):
+    """The TLS handshake failed, for example because of the certificate."""
 
 
 class Http1ConnectionPool:
@@ -53,7 +69,7 @@ class Http1ConnectionPool:
     async def exchange(
         self, request: bytes, reader_for: ReaderFactory, may_repeat: bool = False
     ) -> tuple[ResponseHead, BodyReader]:
-        """Send a request and read the response. Raises: the SDK's network errors, and what else `Http1Connection.exchange` raises.
+        """Send a request and read the response. Raises: the errors above, and what else `Http1Connection.exchange` raises.
 
         `may_repeat`: the request changes nothing. When the server had already closed the idle connection, it is sent once more over a new
         one: this is not a failure of the service.
@@ -62,7 +78,7 @@ class Http1ConnectionPool:
         if idle is not None:
             try:
                 return await self._exchange_over(idle, request, reader_for)
-            except sdk.ConnectionClosedError:
+            except ConnectionClosedError:
                 if not may_repeat or not idle.has_received_nothing:
                     raise
         return await self._exchange_over(await self._connect(), request, reader_for)
@@ -89,7 +105,8 @@ class Http1ConnectionPool:
             return await connection.exchange(request, reader_for)
         except OSError as error:
             self._drop_idle_since(began)
-            raise sdk.ConnectionClosedError(endpoint_url=self._url, error=error) from error
+            words = f'Connection was closed before we received a valid response from endpoint URL: "{self._url}".'
+            raise ConnectionClosedError(words) from error
         except asyncio.CancelledError:
             if connection.has_received_nothing and asyncio.get_running_loop().time() - began > _SILENT_SECONDS:
                 self._drop_idle_since(began)
@@ -144,14 +161,14 @@ class Http1ConnectionPool:
                     server_hostname=name,
                 )
         except TimeoutError as error:
-            raise sdk.ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+            raise ConnectTimeoutError(f'Connect timeout on endpoint URL: "{self._url}"') from error
         except ssl.SSLError as error:
-            raise sdk.SSLError(endpoint_url=self._url, error=error) from error
+            raise SSLError(f"SSL validation failed for {self._url} {error}") from error
         except OSError as error:
-            raise sdk.EndpointConnectionError(endpoint_url=self._url, error=error) from error
+            raise EndpointConnectionError(f'Could not connect to the endpoint URL: "{self._url}"') from error
         if self._is_closed:
             connection.abort()
-            raise sdk.EndpointConnectionError(endpoint_url=self._url, error="closed")
+            raise EndpointConnectionError(f'Could not connect to the endpoint URL: "{self._url}"')
         self._all.add(connection)
         return connection
 
@@ -190,14 +207,14 @@ READ_BUFFER_BYTES = 256 * 1024
 
 
 class Http1Pools:
-    """Owns a connection pool for each server, with the TLS settings of the SDK's HTTP session.
+    """Owns a connection pool for each server.
 
     It makes direct connections only. For others, such as those through a proxy, `pool` returns None and the SDK makes the call.
     """
 
-    def __init__(self, session: Any, connect_seconds: float) -> None:
-        """`session`: the SDK's HTTP session, which knows proxies and certificates."""
-        self._session = session
+    def __init__(self, tls_for: Callable[[str], ssl.SSLContext | None], connect_seconds: float) -> None:
+        """`tls_for`: how the certificate of a URL is checked; None where there is no direct connection."""
+        self._tls_for = tls_for
         self._connect_seconds = connect_seconds
         self._read_buffer = bytearray(READ_BUFFER_BYTES)
         self._scheduler = BodyReadScheduler()
@@ -216,7 +233,7 @@ class Http1Pools:
             await pool.close()
 
     def _new_pool(self, url: str) -> Http1ConnectionPool | None:
-        tls = tls_context_for(self._session, url)
+        tls = self._tls_for(url)
         if tls is None or urlsplit(url).query:
             return None
         return Http1ConnectionPool(

@@ -1,14 +1,13 @@
 """SignedPost: Signature Version 4 for a frequent request; the constant parts are computed once."""
 
 import hmac
+import posixpath
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Protocol
 from urllib.parse import quote, urlsplit
-
-from botocore.utils import normalize_url_path
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.password_masking import MASK
@@ -17,12 +16,26 @@ from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROV
 from ..endpoint import host_header
 
 
-class Credentials(Protocol):
-    """Frozen credentials of the SDK."""
+def _normalized(path: str) -> str:
+    """A path without empty segments and those of dots, as it is signed."""
+    normal = posixpath.normpath(f"/{path}").lstrip("/")
+    return f"/{normal}/" if normal and path.endswith("/") else f"/{normal}"
 
-    access_key: str
-    secret_key: str
-    token: str | None
+
+class Credentials(Protocol):
+    """Frozen credentials of the SDK, or `Keys`."""
+
+    @property
+    def access_key(self) -> str:
+        """The id of the key."""
+
+    @property
+    def secret_key(self) -> str:
+        """What signs."""
+
+    @property
+    def token(self) -> str | None:
+        """Of a session."""
 
 
 @dataclass(slots=True)
@@ -45,7 +58,7 @@ class SignedPost:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         self._host = host_header(parts)
-        self._fixed = f"POST\n{quote(normalize_url_path(parts.path), safe='/~')}\n\n"
+        self._fixed = f"POST\n{quote(_normalized(parts.path), safe='/~')}\n\n"
         sent = {"Host": self._host, **self.headers, "Accept-Encoding": "identity"}
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -38,8 +38,13 @@ class ListedStream:
             described["StreamARN"],
             described["StreamStatus"],
             described["StreamModeDetails"]["StreamMode"],
-            described["StreamCreationTimestamp"],
+            _as_time(described["StreamCreationTimestamp"]),
         )
+
+
+def _as_time(given: Any) -> datetime:
+    """A time as the SDK parses it, or as it is sent: epoch seconds."""
+    return given if isinstance(given, datetime) else datetime.fromtimestamp(given, UTC).astimezone()
 
 
 @dataclass(frozen=True, slots=True)

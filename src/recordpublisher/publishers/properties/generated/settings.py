@@ -36,8 +36,8 @@ class ReadSettings(TypedDict, total=False):
     request_timeout: int | str
     """`aws.request.timeout`: Deadline of one call, except for subscriptions. In ms."""
     http_client: Literal["OWN", "SDK"]
-    """`aws.http.client`: HTTP client of GetRecords, GetShardIterator and PutRecords: OWN, plain HTTP/1.1 at a fraction of the CPU, or
-    SDK, with its hooks. Through a proxy the SDK's is always used."""
+    """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU, which imports the SDK only where
+    it is needed; or SDK, with its hooks. Through a proxy the SDK's is always used."""
     job_name: str
     """`flink.job.name`: Name of the job: separates jobs that share a database for their state. Elsewhere each job has a
     `flink.state.uri` of its own."""

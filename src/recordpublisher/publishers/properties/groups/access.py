@@ -36,8 +36,8 @@ REQUEST_TIMEOUT = ACCESS.integer(
 )
 HTTP_CLIENT = ACCESS.choice(
     "aws.http.client",
-    "HTTP client of GetRecords, GetShardIterator and PutRecords: OWN, plain HTTP/1.1 at a fraction of the CPU, or SDK, with its hooks. "
-    "Through a proxy the SDK's is always used.",
+    "HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU, which imports the SDK only where it is needed; or SDK, "
+    "with its hooks. Through a proxy the SDK's is always used.",
     "OWN",
     ("OWN", "SDK"),
 )

@@ -7,8 +7,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from recordpublisher.publishers.errors import FatalKinesisError, TransientError
-from recordpublisher.publishers.kinesis.aws_service import AwsService
-from recordpublisher.publishers.kinesis.credentials import session_with_credentials
+from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
+from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 from recordpublisher.publishers.properties.properties import Properties
 
 from servers.scripted_kinesis import PROPERTIES

@@ -7,9 +7,11 @@ from aiohttp import web
 from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
-from recordpublisher.publishers.kinesis import KinesisClient, sdk_internals
-from recordpublisher.publishers.kinesis.checked_credentials import CheckedCredentials
-from recordpublisher.publishers.kinesis.credentials import profile_session, provider_name
+from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.known_access import provider_name
+from recordpublisher.publishers.kinesis.sdk import internals
+from recordpublisher.publishers.kinesis.sdk.checked_credentials import CheckedCredentials
+from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing import run_virtual
 
@@ -321,7 +323,7 @@ def hanging(tmp_path):
 async def test_a_credential_process_that_hangs_ends_with_all_that_it_has_started(
     tmp_path, hanging, monkeypatch, source, ends
 ):
-    monkeypatch.setattr(sdk_internals, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
+    monkeypatch.setattr(internals, "PROCESS_SECONDS", 1 if ends == "by its time" else 60)
     pids = tmp_path / "pids"
     (tmp_path / "config").write_text(f"[profile p]\ncredential_process = {hanging}\n{source}")
     session = profile_session(Properties({f"{PREFIX}.profile.name": "role" if source else "p"}))

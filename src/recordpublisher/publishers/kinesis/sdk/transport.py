@@ -1,29 +1,35 @@
 """SdkTransport: sends calls with two clients of the SDK, one for calls and one for subscriptions."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
+import msgspec
 from aiobotocore.config import AioConfig
 from botocore import xform_name
+from botocore.awsrequest import AWSPreparedRequest
 
-from ..clock import Clock, SystemClock, observed_timeout
-from ..properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
-from ..properties.properties import Properties
-from .ca_bundle import ca_bundle_path
-from .codec.put_records import preset_body, replace_body
+from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
+from recordpublisher.publishers.properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..ca_bundle import ca_bundle_path
+from ..call_starts import CallStartLimiter
+from ..codec.put_records import preset_body, replace_body
+from ..endpoint import endpoint_of, region_of
+from ..error_mapping import translate_errors
+from ..fast_path.call import FastPathCalls
+from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
+from ..fast_path.sigv4 import SignedPost
+from ..http2 import make_http2_sender
 from .credentials import session_with_credentials
-from .endpoint import endpoint_of, region_of
-from .error_mapping import translate_errors
-from .fast_path.call import APIS, FastPathCalls
-from .fast_path.http1_pool import Http1Pools
-from .http2 import make_http2_sender
-from .sdk_internals import RecordParserFactory, http_session_of
+from .internals import RecordParserFactory, http_session_of, tls_context_for
 
 _UNLIMITED = 0
-_CONNECT_SECONDS = 10.0
+FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
+"""The frequent calls, and those that a thousand shards make at once."""
 
 
 class SdkTransport:
@@ -117,12 +123,19 @@ class SdkTransport:
             return self._clients[purpose]
 
     def _set_up_fast_path(self, client: Any) -> None:
-        self._http1 = http = Http1Pools(http_session_of(client), min(_CONNECT_SECONDS, self._seconds))
-        self._fast_path.update({api: FastPathCalls(self._session, client, http, api) for api in APIS})
+        tls_for = partial(tls_context_for, http_session_of(client))
+        self._http1 = http = Http1Pools(tls_for, min(CONNECT_SECONDS, self._seconds))
+        for api in FAST_APIS:
+            self._fast_path[api] = FastPathCalls(api, http, self._frozen_credentials, RememberedRoutes(client, api).of)
+
+    async def _frozen_credentials(self) -> Any | None:
+        """Read from the SDK at each call, so that they are renewed as usual."""
+        credentials = await self._session.get_credentials()
+        return None if credentials is None else await credentials.get_frozen_credentials()
 
     def _create(self) -> Any:
         config = AioConfig(
-            connect_timeout=_CONNECT_SECONDS,
+            connect_timeout=CONNECT_SECONDS,
             read_timeout=None,  # `_call` sets the deadline
             max_pool_connections=_UNLIMITED,
             retries={"total_max_attempts": 1, "mode": "standard"},  # our policies own retries
@@ -133,40 +146,37 @@ class SdkTransport:
         )
 
 
-MAX_STARTS_PER_LOOP_ITERATION = 32
-"""Signing and sending a call takes half a millisecond of CPU. A thousand at once would block the loop for half a second (F1)."""
+class _StreamParameter(msgspec.Struct):
+    """The stream that a body names; other fields are ignored."""
+
+    StreamARN: str = ""
+    StreamName: str = ""
 
 
-class CallStartLimiter:
-    """Limits how many calls start in one iteration of the event loop. The others start in the next ones, in order (P7).
+_STREAM_PARAMETER = msgspec.json.Decoder(_StreamParameter)
+_ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
-    It does not limit how many calls are open: a slow call delays no other.
-    """
 
-    def __init__(self, per_iteration: int = MAX_STARTS_PER_LOOP_ITERATION) -> None:
-        self._at_once = per_iteration
-        self._free = per_iteration
-        self._waiting: deque[asyncio.Future[None]] = deque()
+class RememberedRoutes:
+    """Owns where the SDK has sent the calls of one API, for each stream: the first call for a stream goes through the SDK, with its
+    endpoint rules, hooks and user agent."""
 
-    async def wait_for_slot(self) -> None:
-        """Wait until the call may start."""
-        loop = asyncio.get_running_loop()
-        if self._free == self._at_once:
-            loop.call_soon(self._start_iteration, loop)
-        if self._free:
-            self._free -= 1
-            return
-        slot = loop.create_future()
-        self._waiting.append(slot)
-        await slot
+    def __init__(self, client: Any, api: str) -> None:
+        self._region = client.meta.region_name
+        self._routes: dict[str, SignedPost] = {}
+        client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember)
 
-    def _start_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a new iteration: waiting calls come first."""
-        self._free = self._at_once
-        while self._free and self._waiting:
-            slot = self._waiting.popleft()
-            if not slot.done():
-                slot.set_result(None)
-                self._free -= 1
-        if self._free < self._at_once:
-            loop.call_soon(self._start_iteration, loop)
+    def of(self, parameters: dict[str, Any]) -> SignedPost | None:
+        """Where a call with these parameters goes; None before the first for its stream."""
+        return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
+
+    def remember(self, request: AWSPreparedRequest, **_: Any) -> None:
+        """Handler of the SDK's event `before-send`: keep URL and headers of calls for this stream."""
+        body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
+        named = _STREAM_PARAMETER.decode(body)
+        headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
+        self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, "kinesis", self._region)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

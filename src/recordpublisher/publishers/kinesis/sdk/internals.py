@@ -20,8 +20,8 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from botocore.exceptions import ConnectionClosedError, CredentialRetrievalError, ReadTimeoutError
 
-from .codec.response_decoders import RESPONSE_DECODERS
-from .error_mapping import MalformedResponseError, check_response_size
+from ..codec.response_decoders import RESPONSE_DECODERS
+from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
 """For one `credential_process`, as in the AWS SDK for Go; this SDK would wait for ever."""

@@ -10,14 +10,15 @@ from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from ..errors import TransientError
-from ..password_masking import mask_passwords
-from ..properties.groups.access import REQUEST_TIMEOUT
-from ..properties.properties import Properties
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.password_masking import mask_passwords
+from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..endpoint import region_of
+from ..error_mapping import reject_malformed, translate_errors
 from .credentials import session_with_credentials
-from .endpoint import region_of
-from .error_mapping import reject_malformed, translate_errors
-from .sdk_internals import read_body
+from .internals import read_body
 
 T = TypeVar("T")
 Response = dict[str, Any]

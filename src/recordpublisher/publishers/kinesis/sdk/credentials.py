@@ -13,10 +13,10 @@ from botocore.exceptions import CredentialRetrievalError, NoCredentialsError, Pr
 from botocore.loaders import create_loader
 from botocore.utils import FileWebIdentityTokenLoader
 
-from ..errors import ConfigurationError
-from ..password_masking import MASK
-from ..properties.declaration import Property
-from ..properties.groups.access import (
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.password_masking import MASK
+from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.access import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,
@@ -29,17 +29,11 @@ from ..properties.groups.access import (
     SESSION_TOKEN,
     WEB_IDENTITY_FILE,
 )
-from ..properties.properties import Properties
-from .checked_credentials import CheckedCredentials, check_keys, is_header_text, sdk_errors
-from .sdk_internals import BoundedHttpSession, bound_credential_processes, forget_credentials
+from recordpublisher.publishers.properties.properties import Properties
 
-
-def provider_name(properties: Properties) -> str:
-    """The provider's name: as set, else BASIC when a basic key is set (which then needs the other), else AUTO."""
-    has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
-    return (
-        "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
-    )
+from ..known_access import is_header_text, provider_name
+from .checked_credentials import CheckedCredentials, check_keys, sdk_errors
+from .internals import BoundedHttpSession, bound_credential_processes, forget_credentials
 
 
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:

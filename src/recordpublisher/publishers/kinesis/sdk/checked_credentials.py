@@ -8,7 +8,9 @@ from typing import Any
 
 from botocore.exceptions import CredentialRetrievalError
 
-from ..errors import RecordPublisherError
+from recordpublisher.publishers.errors import RecordPublisherError
+
+from ..known_access import is_header_text
 
 RENEWAL_SECONDS = 5.0
 """Between two renewals, at least."""
@@ -70,8 +72,3 @@ def check_keys(credentials: Any) -> None:
     for name, value in given.items():
         if not isinstance(value, str) or not is_header_text(value):
             raise CredentialRetrievalError(provider=_PROVIDERS, error_msg=f"the {name} is not printable ASCII text")
-
-
-def is_header_text(value: str) -> bool:
-    """Whether a text can stand in a header: it has no control characters, such as the end of a line."""
-    return value.isascii() and value.isprintable()

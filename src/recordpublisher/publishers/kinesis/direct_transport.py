@@ -1,0 +1,87 @@
+"""DirectTransport: sends the calls of most jobs without the AWS SDK, which is not even imported."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..clock import Clock, SystemClock, observed_timeout
+from ..properties.groups.access import REQUEST_TIMEOUT
+from ..properties.properties import Properties
+from .ca_bundle import client_tls, environment_ca_bundle
+from .call_starts import CallStartLimiter
+from .error_mapping import translate_errors
+from .fast_path.call import FastPathCalls
+from .fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
+from .fast_path.sigv4 import SignedPost
+from .known_access import CALLS, Keys, KnownAccess
+from .ports import Transport
+
+JSON = "application/x-amz-json-1.1"
+API_VERSION = "Kinesis_20131202"
+
+
+class DirectTransport:
+    """The Transport port for `CALLS`, over our own HTTP/1.1 and signatures. What else is called goes to the SDK's transport, which it owns
+    too, made at the first of these calls.
+
+    The deadline of calls and the limit of their starts are those of `SdkTransport`.
+    """
+
+    def __init__(
+        self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
+    ) -> None:
+        """Read the trusted CAs. Raises: ConfigurationError when they cannot be used."""
+        self._access = access
+        self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
+        self._clock = clock or SystemClock()
+        self._with_sdk = with_sdk
+        self._sdk: Transport | None = None
+        self._start_limiter = CallStartLimiter()
+        self._routes: dict[tuple[str, str | None], SignedPost | None] = {}
+        self._http = Http1Pools(partial(client_tls, environment_ca_bundle()), min(CONNECT_SECONDS, self._seconds))
+        self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in CALLS}
+
+    async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
+        """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
+        response = await self._call(api, parameters, None)
+        return response or await self._sdk_transport().call(api, **parameters)
+
+    async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
+        """A call whose body is already encoded; `parameters` name the stream."""
+        response = await self._call(api, parameters, body)
+        return response or await self._sdk_transport().call_with_body(api, body, **parameters)
+
+    async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
+        """One call whose response stays open; the caller sets the deadline. Raises: KinesisError, ConfigurationError."""
+        return await self._sdk_transport().subscribe(api, **parameters)
+
+    async def close(self) -> None:
+        """Close every connection; open subscriptions end."""
+        await self._http.close()
+        if self._sdk is not None:
+            await self._sdk.close()
+
+    async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
+        """The response; None: the SDK must make this call."""
+        if api not in CALLS:
+            return None
+        await self._start_limiter.wait_for_slot()
+        with translate_errors(api):
+            async with observed_timeout(self._clock, self._seconds):
+                return await self._calls[api].call(parameters, body)
+
+    def _sdk_transport(self) -> Transport:
+        if self._sdk is None:
+            self._sdk = self._with_sdk()
+        return self._sdk
+
+    async def _keys(self) -> Keys:
+        return self._access.keys
+
+    def _route(self, api: str, parameters: dict[str, Any]) -> SignedPost | None:
+        named = api, parameters.get("StreamARN")
+        if named not in self._routes:
+            url = self._access.url_of(named[1], api)
+            headers = {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
+            self._routes[named] = None if url is None else SignedPost(url, headers, "kinesis", self._access.region)
+        return self._routes[named]

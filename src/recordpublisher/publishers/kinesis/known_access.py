@@ -1,0 +1,126 @@
+"""known_access: the credentials and hosts of a job's calls, where both are known without the AWS SDK: half a second of CPU to begin with.
+
+That is so for keys in the properties, in the environment or in a profile, and for an endpoint that is given or a partition of `PARTITIONS`.
+What else can be set for the SDK is left to it: an unknown variable or setting may change where a call goes.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ..properties.groups.access import (
+    ACCESS_KEY_ID,
+    CREDENTIALS_PROVIDER,
+    HTTP_CLIENT,
+    PROFILE_NAME,
+    SECRET_KEY,
+    SESSION_TOKEN,
+)
+from ..properties.groups.fanout import HTTP_PROTOCOL
+from ..properties.groups.publisher import RECORD_PUBLISHER
+from ..properties.properties import Properties
+from .endpoint import endpoint_of
+from .plain_profile import plain_profile
+
+PARTITIONS = {
+    "aws": (re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+"), "amazonaws.com"),
+    "aws-cn": (re.compile(r"cn-[a-z]+-\d+"), "amazonaws.com.cn"),
+    "aws-us-gov": (re.compile(r"us-gov-[a-z]+-\d+"), "amazonaws.com"),
+}
+"""The regions of each partition, and the suffix of its hosts."""
+CALLS = {
+    "GetRecords": "data",
+    "GetShardIterator": "data",
+    "PutRecords": "data",
+    "ListShards": "control",
+    "DescribeStreamSummary": "control",
+}
+"""The calls of most jobs, and which host of the account serves each for a stream that is given by ARN."""
+_ARN = re.compile(r"arn:(?P<partition>[^:]+):kinesis:[^:]+:(?P<account>\d{12}):stream/.+")
+_PLAIN_VARIABLES = {
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_PAGER",
+    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE", "AWS_EC2_METADATA_DISABLED", "AWS_EXECUTION_ENV",
+}  # fmt: skip
+_OTHER_SERVICES = re.compile(r"AWS_ENDPOINT_URL_(?!KINESIS$).+")
+
+
+class Keys(NamedTuple):
+    """Credentials that stay the same."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+
+
+class KnownAccess(NamedTuple):
+    """What signs and addresses the calls to one region. `endpoint`: None is the service's own."""
+
+    keys: Keys
+    region: str
+    endpoint: str | None
+
+    def url_of(self, stream_arn: str | None, api: str) -> str | None:
+        """Where a call goes that names a stream by this ARN, or no stream, or one by its name. None: only the SDK can tell."""
+        if self.endpoint is not None:
+            return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
+        arn = None if stream_arn is None else _ARN.fullmatch(stream_arn)
+        for partition, (regions, suffix) in PARTITIONS.items():
+            if not regions.fullmatch(self.region) or (stream_arn is None) != (arn is None):
+                continue
+            if arn is None:
+                return f"https://kinesis.{self.region}.{suffix}/"
+            if arn["partition"] == partition:
+                return f"https://{arn['account']}.{CALLS[api]}-kinesis.{self.region}.{suffix}/"
+        return None
+
+
+def known_access(properties: Properties, region: str, role: str | None) -> KnownAccess | None:
+    """None: only the SDK can tell, or it is wanted: fan-out needs it to subscribe. Raises: ConfigurationError for a wrong endpoint."""
+    endpoint = endpoint_of(properties, region)
+    is_wanted = properties.value(HTTP_CLIENT) == "SDK" or properties.value(HTTP_PROTOCOL) == "HTTP2"
+    is_wanted = is_wanted or properties.value(RECORD_PUBLISHER) == "EFO"
+    profile = None if role is not None or is_wanted or not _is_plain_environment() else plain_profile(properties)
+    keys = None if profile is None else _keys(properties, profile)
+    if keys is None or not all(is_header_text(text) for text in keys if text is not None):
+        return None
+    access = KnownAccess(keys, region, endpoint)
+    return None if access.url_of(None, "ListShards") is None else access
+
+
+def provider_name(properties: Properties) -> str:
+    """The provider's name: as set, else BASIC when a basic key is set (which then needs the other), else AUTO."""
+    has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
+    return (
+        "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
+    )
+
+
+def is_header_text(value: str) -> bool:
+    """Whether a text can stand in a header: it has no control characters, such as the end of a line."""
+    return value.isascii() and value.isprintable()
+
+
+def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
+    """As the SDK finds them: a profile that is named comes before the environment, and that before any other profile."""
+    provider = provider_name(properties)
+    if provider == "BASIC":
+        given = tuple(properties.value(declared) for declared in (ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN))
+    elif provider == "ENV_VAR" or (
+        provider == "AUTO" and "AWS_ACCESS_KEY_ID" in os.environ and not properties.is_set(PROFILE_NAME)
+    ):
+        given = tuple(map(os.environ.get, ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")))
+    elif provider == "AUTO" or (provider == "PROFILE" and properties.is_set(PROFILE_NAME)):
+        given = tuple(map(profile.get, ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")))
+    else:
+        return None
+    access_key, secret_key, token = given
+    return Keys(access_key, secret_key, token or None) if access_key and secret_key else None
+
+
+def _is_plain_environment() -> bool:
+    """Whether no variable but the usual ones may change where calls go or who signs them; nor does a model of the user's."""
+    aws = {name for name in os.environ if name.startswith("AWS_") and not _OTHER_SERVICES.fullmatch(name)}
+    proxies = [os.environ[name] for name in os.environ if re.fullmatch("(?i)(http|https|all)_proxy", name)]
+    return aws <= _PLAIN_VARIABLES and not any(proxies) and not Path("~/.aws/models").expanduser().exists()

@@ -1,0 +1,60 @@
+"""translate_sdk_error: maps errors of the AWS SDK, and of the HTTP clients that come with it, to classes of `errors.py`."""
+
+import json
+
+import aiohttp
+import urllib3.exceptions
+from aiohttp.http_exceptions import HttpProcessingError
+from botocore import exceptions as sdk
+from botocore.eventstream import ParserError as FrameError
+from botocore.parsers import ResponseParserError
+
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    FatalKinesisError,
+    KinesisError,
+    RecordPublisherError,
+)
+from recordpublisher.publishers.properties.groups.access import ENDPOINT
+
+from ..error_mapping import NO_CREDENTIALS_FOUND, TO_HAVE_CREDENTIALS, error_for_code, error_of_transport
+
+NO_CREDENTIALS = (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.ProfileNotFound, sdk.NoAuthTokenError)
+REFRESH_FAILED = (
+    sdk.CredentialRetrievalError,
+    sdk.MetadataRetrievalError,
+    sdk.TokenRetrievalError,
+    json.JSONDecodeError,
+)
+"""The SDK does not catch the JSONDecodeError of a `credential_process` when it renews credentials."""
+TRANSPORT = (
+    sdk.HTTPClientError, sdk.ConnectionError, aiohttp.ClientError, HttpProcessingError, urllib3.exceptions.HTTPError,
+    sdk.IncompleteReadError, FrameError, ResponseParserError,
+)  # fmt: skip
+"""Of the network, and of responses that cannot be read: of the SDK, of aiohttp (which reads event streams), of urllib3 (of a user's own
+SDK)."""
+
+
+def translate_sdk_error(api: str, error: Exception) -> RecordPublisherError | None:
+    """The error of `errors.py`; None for an error that is not the SDK's."""
+    if isinstance(error, sdk.ClientError):
+        return _from_response(api, error)
+    if isinstance(error, NO_CREDENTIALS):
+        is_missing = isinstance(error, sdk.NoCredentialsError)
+        reason = NO_CREDENTIALS_FOUND if is_missing else f"{api}: {error}"
+        return ConfigurationError("AWS credentials", None, TO_HAVE_CREDENTIALS, reason=reason)
+    if isinstance(error, sdk.EndpointProviderError):
+        return ConfigurationError(ENDPOINT.key, None, ENDPOINT.valid, reason=f"{api}: {error}")
+    if isinstance(error, (*TRANSPORT, *REFRESH_FAILED)):
+        return error_of_transport(api, error)
+    if isinstance(error, sdk.BotoCoreError):
+        return FatalKinesisError(api, type(error).__name__, str(error))
+    return None
+
+
+def _from_response(api: str, error: sdk.ClientError) -> KinesisError:
+    response = error.response
+    details = response.get("Error", {})
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    # a call to STS, made for ours, has its own operation name
+    return error_for_code(error.operation_name or api, details.get("Code", ""), details.get("Message", ""), status)
