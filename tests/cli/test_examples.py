@@ -59,7 +59,15 @@ SERVICE_COMMANDS = (
 
 
 JOB = "flink.streams=orders\nflink.sink=jsonl\nflink.sink.jsonl.path=rows\n"
-JOB_WITH_STATE = "flink.streams=orders\nflink.sink=memory\nflink.state.uri=state\n"
+JOB_WITH_STATE = (
+    "flink.streams=orders\nflink.sink=memory\nflink.state.uri=state\n"
+    "flink.deadletter.sink=jsonl\nflink.deadletter.jsonl.path=letters\n"
+)
+LETTER = (
+    '{"stream":"orders","shardId":"shardId-0","sequenceNumber":"49590338271490256608559692538361571095921575989136588898",'
+    '"subSequenceNumber":-1,"partitionKey":"k","approximateArrivalTimestamp":"2026-11-26T06:00:00+00:00",'
+    '"value":{"error":"no JSON","payload":"{"}}\n'
+)
 
 
 async def _store_a_state(folder):
@@ -82,6 +90,9 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     (folder / "orders.jsonl").write_text('{"customer":7}\n{"customer":8}\n')
     (folder / "job.properties").write_text(JOB_WITH_STATE)
+    letters = folder / "letters/orders/shardId-0"
+    letters.mkdir(parents=True)
+    (letters / "first-last.jsonl").write_text(LETTER)
     asyncio.run(_store_a_state(folder / "state"))
     asyncio.run(_store_a_group(folder / "group"))
     return dict(zip(EXAMPLES, json_results("command_examples", EXAMPLES, folder), strict=True))

@@ -62,6 +62,7 @@ COMMANDS = {
     "run": "job_commands.run:run",
     "lag": "job_commands.lag:lag",
     "dashboard": "job_commands.dashboard:dashboard",
+    "dead-letters": "job_commands.dead_letters:dead_letters",
     "positions": "job_commands.positions:positions",
     "group": "job_commands.group:group",
     "tracker": "job_commands.tracker:tracker",

@@ -102,9 +102,13 @@ class BadRecordHandler:
 
 def dead_letter(shard: Shard, record: UserRecord, reason: str) -> RecordBatch:
     """A batch of one with the unchanged record. Its value has the error, and the payload as text or else as base64."""
-    value: dict[str, Any] = {"error": reason}
-    try:
-        value["payload"] = record.data.decode()
-    except UnicodeDecodeError:
-        value |= {"payload": base64.b64encode(record.data).decode(), "base64": True}
+    value = {"error": reason, **payload_fields(record.data)}
     return RecordBatch(shard, [record], raw_count=1, raw_bytes=len(record.data), values=[value])
+
+
+def payload_fields(data: bytes) -> dict[str, Any]:
+    """A payload as text, or else as base64."""
+    try:
+        return {"payload": data.decode()}
+    except UnicodeDecodeError:
+        return {"payload": base64.b64encode(data).decode(), "base64": True}

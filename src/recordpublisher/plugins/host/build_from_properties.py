@@ -59,10 +59,11 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         reason = f"needed by {ON_POISON.key}=DEAD_LETTER"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
     sink_class = registry.sinks.get(name, DEAD_LETTER_SINK.key)
-    return sink_class(_dead_letter_properties(properties))  # type: ignore[call-arg]
+    return sink_class(dead_letter_properties(properties))  # type: ignore[call-arg]
 
 
-def _dead_letter_properties(properties: Properties) -> Properties:
+def dead_letter_properties(properties: Properties) -> Properties:
+    """What the dead-letter sink is built with."""
     job = properties.value(JOB_NAME)
     own = properties.with_prefix(DEAD_LETTER).items()
     settings = {_SINK_PREFIX + key: value for key, value in own if key != "sink"}

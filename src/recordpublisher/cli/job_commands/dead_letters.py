@@ -1,0 +1,149 @@
+"""`recordpublisher dead-letters`: the records that a job could not use, listed, shown, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recordpublisher.fetcher.pipeline.bad_record_handler import payload_fields
+from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..execution import FAILED, run_to_end, run_until_signal, subcommands
+from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+from ..output import echo, json_text, table, time_text
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.redrive.letters import DeadLetter, DeadLetters
+
+dead_letters = subcommands(
+    "List the dead letters of a job, show one, and replay them.\n\n"
+    "Example: recordpublisher dead-letters list job.properties"
+)
+
+
+class Target(StrEnum):
+    """Where letters are replayed."""
+
+    HANDLER = "handler"
+    STREAM = "stream"
+
+
+@dead_letters.command("list")
+def list_letters(
+    job: Job,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+) -> None:
+    """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
+
+    Example: recordpublisher dead-letters list job.properties
+    """
+    properties = read_properties(job, pairs, region, endpoint, profile)
+
+    async def first() -> list[DeadLetter]:
+        found: list[DeadLetter] = []
+        async with _letters(properties) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
+            async for chunk in chunks:
+                found += chunk[: limit - len(found)]
+                if len(found) == limit:
+                    break
+        return found
+
+    rows = [(letter.shard.key, letter.number, _arrival(letter), letter.reason or "-") for letter in run_to_end(first())]
+    echo(table(("SHARD", "SEQUENCE NUMBER", "ARRIVED", "REASON"), rows))
+
+
+@dead_letters.command("show")
+def show(
+    job: Job,
+    number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+) -> None:
+    """Show a letter as JSON, with its payload: as text, or as base64 if it is none.
+
+    Example: recordpublisher dead-letters show job.properties 49590338271490256608559692538361571095921575989136588898
+    """
+    properties = read_properties(job, pairs, region, endpoint, profile)
+
+    async def find() -> list[DeadLetter]:
+        async with _letters(properties) as letters:
+            return [
+                letter async for chunk in letters.chunks(is_replay=False) for letter in chunk if letter.number == number
+            ]
+
+    found = run_to_end(find())
+    if not found:
+        raise StateError(f"there is no dead letter with the number {number}")
+    for letter in found:
+        fields: dict[str, Any] = {
+            "shard": letter.shard.key,
+            "sequence_number": letter.number,
+            "arrived": _arrival(letter),
+        }
+        fields |= {"partition_key": letter.record.partition_key, "error": letter.reason}
+        echo(json_text(fields | payload_fields(letter.record.data)))
+
+
+@dead_letters.command("replay")
+def replay(
+    job: Job,
+    to: Annotated[
+        Target, typer.Option("--to", help="The function of flink.sink=map, or the stream that each came from.")
+    ] = Target.HANDLER,
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+) -> None:
+    """Replay every letter once, and keep what fails again. Exits with 1 if something did.
+
+    A letter that succeeded is removed (in a stream: passed over). A kill repeats at most what was being replayed. The job may be running;
+    run one replay at a time.
+
+    Example: recordpublisher dead-letters replay job.properties --to stream
+    """
+    search_current_folder()  # for the handler
+    properties = read_properties(job, pairs, region, endpoint, profile)
+
+    async def run() -> int:
+        from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget, replayed
+
+        target = HandlerTarget(properties) if to is Target.HANDLER else StreamTarget(properties)
+        done, kept = 0, 0
+        async with _letters(properties) as letters, target:
+            async for count, failed in replayed(letters, target):
+                done, kept = done + count, kept + len(failed)
+                for letter, reason in failed:
+                    echo(f"{letter.number} of {letter.shard.key}: {reason}")
+        echo(f"Replayed: {done}. Failed again and kept: {kept}.")
+        return kept
+
+    if run_until_signal(run()):
+        raise typer.Exit(FAILED)
+
+
+@asynccontextmanager
+async def _letters(properties: Properties) -> AsyncIterator[DeadLetters]:
+    from recordpublisher.plugins.redrive.letters import dead_letters_of
+
+    letters = dead_letters_of(properties)
+    try:
+        yield letters
+    finally:
+        await letters.close()
+
+
+def _arrival(letter: DeadLetter) -> str:
+    return time_text(datetime.fromtimestamp(letter.record.arrival, tz=UTC))

@@ -1,0 +1,78 @@
+"""DeadLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.shards import Shard
+
+CHUNK = 1000
+"""Letters that are replayed together: what a kill may repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An original record, and why it could not be used. `place`: which one it is where it is stored."""
+
+    shard: Shard
+    record: UserRecord
+    reason: str
+    place: Any = None
+
+    @property
+    def number(self) -> str:
+        """Its sequence number, with the sub-sequence number within an aggregate."""
+        return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from others: the shard's key and the record's numbers."""
+        return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
+
+
+class DeadLetters(ABC):
+    """A place with dead letters. Owns its connections."""
+
+    @abstractmethod
+    def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """The letters, some at a time. With `is_replay`, `finish` follows each chunk."""
+
+    @abstractmethod
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """A chunk was replayed: keep only what failed. Durable when this returns."""
+
+    async def close(self) -> None:  # noqa: B027 - files have nothing to close
+        """Release the connections."""
+
+
+def dead_letters_of(properties: Properties) -> DeadLetters:
+    """Where a job's dead letters are. Raises: ConfigurationError for a sink whose letters cannot be read."""
+    from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
+
+    name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
+    if name in ("jsonl", "parquet"):
+        from .files import FileLetters
+
+        return FileLetters(name, of_sink)
+    if name == "sql":
+        from .table import TableLetters
+
+        return TableLetters(of_sink)
+    if name == "kinesis":
+        from .stream import StreamLetters
+
+        return StreamLetters(of_sink)
+    raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")
+
+
+def payload_of(value: Mapping[str, Any]) -> bytes:
+    """The payload in the value of a letter, which has it as text or as base64."""
+    payload: str = value["payload"]
+    return base64.b64decode(payload) if value.get("base64") else payload.encode()

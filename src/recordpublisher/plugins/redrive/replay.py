@@ -1,0 +1,129 @@
+"""Where dead letters are replayed: the job's handler, or the streams that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import groupby
+from typing import Protocol, Self
+
+from recordpublisher.fetcher.sink import Rejected, SinkContext
+from recordpublisher.plugins.host.build_from_properties import build_sink
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import SINK, STREAMS
+from recordpublisher.publishers.properties.groups.sinks import MAP_MAX_AGE, MAP_ON_FAILURE
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+
+from .letters import DeadLetter, DeadLetters
+
+LetterKey = tuple[str, str, int]
+
+
+class ReplayTarget(Protocol):
+    """Takes letters again."""
+
+    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
+        """Returns when each is handled; those that failed, with the reason."""
+
+
+class HandlerTarget:
+    """The function of a job with `flink.sink=map`, called as in the job: values, order, retries, time-outs. Age does not count."""
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError for a job with another sink."""
+        if (properties.value(SINK) or "").lower() != "map":
+            reason = "letters go to the function of a map sink; --to stream puts them into their streams again"
+            raise ConfigurationError(SINK.key, properties.value(SINK), "map", reason=reason)
+        keeps = {MAP_ON_FAILURE.key: "DEAD_LETTER", ON_POISON.key: "DEAD_LETTER", MAP_MAX_AGE.key: None}
+        given, registry = properties.merged(keeps), load_registry()
+        self._sink = build_sink(registry, given)
+        self._decorator_for = batch_decorator_factory(registry, given)
+        self._failed: dict[LetterKey, str] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._sink.open(SinkContext(reject_together=self._reject))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._sink.close()
+
+    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
+        """Call the handler for each, as many at a time as the job does."""
+        self._failed = {}
+        for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
+            records = [letter.record for letter in of_shard]
+            size = sum(len(record.data) for record in records)
+            batch = RecordBatch(shard, records, raw_count=len(records), raw_bytes=size)
+            decorator = self._decorator_for(shard, ShardMetrics())
+            await decorator.prepare(batch)
+            for part in decorator.parts(batch):
+                for bad in part.poisoned:
+                    self._fail(part, bad.record.sequence_number, bad.record.sub_sequence_number, bad.reason)
+                if len(part):
+                    await self._sink.write(part)
+        await self._sink.flush()
+        return self._failed
+
+    async def _reject(self, rejected: Rejected, is_logged: bool) -> None:
+        for batch, reason in rejected:
+            self._fail(batch, batch.sequence_numbers[0], batch.sub_sequence_numbers[0], reason)
+
+    def _fail(self, batch: RecordBatch, number: str, sub_number: int, reason: str) -> None:
+        self._failed[batch.shard.key, number, sub_number] = reason
+
+
+class StreamTarget:
+    """The stream that each letter came from: it is put to the tip, with its keys. Owns a sink for each stream."""
+
+    def __init__(self, properties: Properties) -> None:
+        self._properties = properties
+        self._streams = StreamNames(streams_argument(properties)).given
+        self._sinks: dict[str, KinesisSink] = {}
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
+        """Return when all are acknowledged. Raises: ConfigurationError for a stream that the job does not read, SinkError."""
+        for letter in letters:
+            record, sink = letter.record, await self._sink_of(letter.shard.stream)
+            await sink.put(record.data, record.partition_key or record.sequence_number, record.explicit_hash_key)
+        for sink in self._sinks.values():
+            await sink.flush()
+        return {}
+
+    async def _sink_of(self, stream: str) -> KinesisSink:
+        if stream not in self._sinks:
+            if stream not in self._streams:
+                reason = f"there are dead letters of '{stream}'"
+                raise ConfigurationError(STREAMS.key, ", ".join(self._streams), "the streams of all", reason=reason)
+            sink = KinesisSink(self._streams[stream], self._properties)
+            self._sinks[stream] = await self._opened.enter_async_context(sink)
+        return self._sinks[stream]
+
+
+def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
+    shard, number, sub_number = letter.key
+    return shard, len(number), number, sub_number
+
+
+async def replayed(
+    letters: DeadLetters, target: ReplayTarget
+) -> AsyncIterator[tuple[int, list[tuple[DeadLetter, str]]]]:
+    """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason."""
+    async for chunk in letters.chunks(is_replay=True):
+        reasons = await target.replay(chunk)
+        failed = [letter for letter in chunk if letter.key in reasons]
+        await letters.finish([letter for letter in chunk if letter.key not in reasons], failed)
+        yield len(chunk) - len(failed), [(letter, reasons[letter.key]) for letter in failed]

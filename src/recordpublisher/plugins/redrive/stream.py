@@ -1,0 +1,65 @@
+"""StreamLetters: dead letters in a stream. A replay has positions of its own; what fails again is put to the stream's tip."""
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.sink import State
+from recordpublisher.plugins.host.build_from_properties import build_store
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.runtime.streaming import stream
+from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
+from recordpublisher.publishers.properties.properties import Properties
+
+from .letters import DeadLetter, DeadLetters
+
+
+class StreamLetters(DeadLetters):
+    """Reads what is in the stream now. Where it goes on is kept beside the positions of the job."""
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError without a stream, or a place for positions."""
+        for needed in (SINK_STREAM, STATE_URI):
+            if properties.value(needed) is None:
+                raise ConfigurationError(needed.key, None, needed.valid, reason="the dead letters are in a stream")
+        self._stream, uri = str(properties.value(SINK_STREAM)), str(properties.value(STATE_URI))
+        self._place = uri if back_end_of(uri) == "SQL" else f"{uri.rstrip('/')}-dead-letters"
+        access = {key: value for key, value in properties.items() if key.lower().startswith("aws.")}
+        self._reading = Properties({**access, JOB_NAME.key: properties.value(JOB_NAME), CHECKPOINT_INTERVAL.key: 1000})
+        self._keeping = self._reading.merged({STATE_URI.key: self._place})
+        self._of_sink = properties
+
+    async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """The batches that were read; a batch is done when the next one is asked for."""
+        properties, restore = (self._keeping, None) if is_replay else (self._reading, await self._stored())
+        now = int(time.time() * 1000)
+        reading = stream(self._stream, properties, restore=restore, stop_at_tip=True, until_event_time=now)
+        async with aclosing(reading):
+            async for batch in reading:
+                yield [DeadLetter(batch.shard, record, "") for record in batch.records]
+
+    async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
+        """Put what failed to the stream again."""
+        if not failed:
+            return
+        async with KinesisSink(self._of_sink) as sink:
+            for letter in failed:
+                record = letter.record
+                key = record.partition_key or record.sequence_number
+                await sink.put(record.data, key, record.explicit_hash_key)
+
+    async def _stored(self) -> list[State] | None:
+        """Where the last replay ended; None: there was none."""
+        store = None if missing_folder(self._place) else build_store(load_registry(), self._keeping)
+        if store is None:
+            return None
+        try:
+            return await SnapshotStore(store).load() or None
+        finally:
+            await store.close()

@@ -1,0 +1,100 @@
+"""`recordpublisher dead-letters`: what the commands print, and how they exit."""
+
+import json
+
+import pytest
+
+from recordpublisher.local import serve_in_thread
+
+from processes.command_line import several_commands
+
+HANDLER = """
+import pathlib
+def handle(record):
+    if record.value["price"] is None:
+        raise ValueError("no price")
+    with open(pathlib.Path(__file__).with_name("sold"), "a") as file:
+        file.write(f"{record.value['price']}\\n")
+"""
+ARRIVAL = "2026-11-26T06:00:00.000+00:00"
+
+
+def line(number, payload, **value):
+    numbers = {"sequenceNumber": number, "subSequenceNumber": -1, "partitionKey": "k"}
+    record = {"stream": "orders", "shardId": "shardId-0", **numbers, "approximateArrivalTimestamp": ARRIVAL}
+    return json.dumps({**record, "eventTime": 0, "value": {"error": "no price", "payload": payload, **value}})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "shop_of_command.py").write_text(HANDLER)
+    letters = folder / "letters/orders/shardId-0"
+    letters.mkdir(parents=True)
+    payloads = [line("7", '{"price": 5}'), line("8", '{"price": null}'), line("9", "/w==", base64=True)]
+    (letters / "7-9.jsonl").write_text("\n".join([*payloads, ""]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    given = {
+        "flink.streams": "orders",
+        "flink.deserializer": "json",
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": "jsonl",
+        "flink.deadletter.jsonl.path": f"{folder}/letters",
+        "flink.sink": "map",
+        "flink.sink.map.function": "shop_of_command:handle",
+        "flink.sink.map.retries": "0",
+    }
+    job = folder / "job.properties"
+    job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
+    commands = {
+        "list": ["list", str(job), "--limit", "2"],
+        "show": ["show", str(job), "9"],
+        "show nothing": ["show", str(job), "10"],
+        "replay": ["replay", str(job)],
+        "left": ["list", str(job)],
+    }
+    with serve_in_thread(streams={"orders": 1}) as endpoint, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        done = several_commands(endpoint, *(["dead-letters", *each] for each in commands.values()))
+    return dict(zip(commands, done, strict=True))
+
+
+def test_letters_are_listed_up_to_the_limit(results):
+    head, *rows = results["list"].stdout.splitlines()
+    assert head.split() == ["SHARD", "SEQUENCE", "NUMBER", "ARRIVED", "REASON"]
+    assert [row.split() for row in rows] == [
+        ["orders/shardId-0", number, "2026-11-26T06:00:00Z", "no", "price"] for number in ("7", "8")
+    ]
+
+
+def test_a_letter_is_shown_with_its_payload(results):
+    assert json.loads(results["show"].stdout) == {
+        "shard": "orders/shardId-0",
+        "sequenceNumber": "9",
+        "arrived": "2026-11-26T06:00:00Z",
+        "partitionKey": "k",
+        "error": "no price",
+        "payload": "/w==",
+        "base64": True,
+    }
+
+
+def test_a_letter_that_is_not_there_is_an_error(results):
+    done = results["show nothing"]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no dead letter with the number 10" in done.stderr
+
+
+def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
+    done = results["replay"]
+    assert done.returncode == 1
+    undecoded, failed, last = sorted(done.stdout.splitlines(), key=lambda text: (text[0] != "9", text))
+    assert undecoded.startswith("9 of orders/shardId-0: ")
+    assert failed == "8 of orders/shardId-0: 1 attempts: ValueError: no price"
+    assert last == "Replayed: 1. Failed again and kept: 2."
+    assert (folder / "sold").read_text() == "5\n"
+    assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]

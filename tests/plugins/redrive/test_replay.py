@@ -1,0 +1,171 @@
+"""Dead letters are replayed from each place once; what fails again stays."""
+
+import sys
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.redrive.letters import dead_letters_of
+from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget, replayed
+
+HANDLER = """
+handled, failing = [], set()
+def handle(record):
+    if record.value["n"] in failing:
+        raise ValueError(f"no {record.value['n']}")
+    handled.append((record.partition_key, record.value["n"]))
+"""
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serve_in_thread(streams={"orders": 1, "dead": 1}) as served:
+        yield served
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    (tmp_path / "shop_of_letters.py").write_text(HANDLER)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_of_letters", raising=False)
+    import shop_of_letters
+
+    return shop_of_letters
+
+
+def places(folder):
+    return {
+        "jsonl": {"flink.deadletter.jsonl.path": f"{folder}/letters"},
+        "parquet": {"flink.deadletter.parquet.path": f"{folder}/letters"},
+        "sql": {"flink.deadletter.sql.uri": f"sqlite:///{folder}/letters.db"},
+        "kinesis": {"flink.deadletter.kinesis.stream": "dead"},
+    }
+
+
+@pytest.fixture(params=["jsonl", "parquet", "sql", "kinesis"])
+def properties(request, service, shop, tmp_path):
+    """Those of a job whose letters are in this place."""
+    if request.param == "kinesis":
+        service.create_stream(dead := f"dead-{tmp_path.name[-20:]}")
+    service.create_stream(stream := f"orders-{tmp_path.name[-20:]}")
+    given = {
+        **service.properties(),
+        "flink.job.name": "shop",
+        "flink.streams": stream,
+        "flink.stream.initpos": "TRIM_HORIZON",
+        "flink.state.uri": f"{tmp_path}/state",
+        "flink.deserializer": "json",
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": request.param,
+        **places(tmp_path)[request.param],
+        "flink.sink": "map",
+        "flink.sink.map.function": "shop_of_letters:handle",
+        "flink.sink.map.on.failure": "DEAD_LETTER",
+        "flink.sink.map.retries": 0,
+    }
+    return rp.Properties(given | ({"flink.deadletter.kinesis.stream": dead} if request.param == "kinesis" else {}))
+
+
+@pytest.fixture
+async def job(properties, service, shop):
+    """It has run, with 1, 2 and 3 as dead letters."""
+    stream = properties["flink.streams"]
+    service.stream(stream).put(*({"n": number} for number in range(5)), key="k")
+    shop.failing |= {1, 2, 3}
+    async with rp.DataFetcher(stream, properties) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+    shop.handled.clear()
+    return properties
+
+
+async def letters_left(properties):
+    letters = dead_letters_of(properties)
+    try:
+        return [letter async for chunk in letters.chunks(is_replay=False) for letter in chunk]
+    finally:
+        await letters.close()
+
+
+async def replay(properties, target):
+    letters, done, failed = dead_letters_of(properties), 0, []
+    try:
+        async with target:
+            async for count, again in replayed(letters, target):
+                done += count
+                failed += [(letter.record.data, reason) for letter, reason in again]
+    finally:
+        await letters.close()
+    return done, failed
+
+
+async def test_what_succeeds_is_removed_and_what_fails_again_stays(job, shop):
+    assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+    shop.failing = {2}
+
+    assert await replay(job, HandlerTarget(job)) == (2, [(b'{"n":2}', "1 attempts: ValueError: no 2")])
+    assert shop.handled == [("k", 1), ("k", 3)]
+    assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":2}']
+
+
+async def test_a_second_replay_repeats_nothing(job, shop):
+    shop.failing = {2}
+    await replay(job, HandlerTarget(job))
+    shop.failing = set()
+
+    assert await replay(job, HandlerTarget(job)) == (1, [])
+    assert await replay(job, HandlerTarget(job)) == (0, [])
+    assert shop.handled == [("k", 1), ("k", 3), ("k", 2)]
+    assert await letters_left(job) == []
+
+
+async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
+    shop.failing = set()
+    broken = job.merged({"flink.deserializer": "avro", "flink.deserializer.avro.schema": '"long"'})
+
+    done, failed = await replay(broken, HandlerTarget(broken))
+
+    assert (done, len(failed)) == (0, 3)
+    assert len(await letters_left(job)) == 3
+
+
+@pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
+async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
+    monkeypatch.setattr("recordpublisher.plugins.redrive.files.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.redrive.table.CHUNK", 1)
+    shop.failing = set()
+    letters, target = dead_letters_of(job), HandlerTarget(job)
+    async with target:
+        async for _ in (replaying := replayed(letters, target)):
+            break
+        await replaying.aclose()
+    await letters.close()
+
+    assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":2}', b'{"n":3}']
+
+
+@pytest.mark.parametrize("properties", ["kinesis"], indirect=True)
+async def test_the_stream_of_a_letter_in_a_stream_is_not_known(job):
+    with pytest.raises(rp.ConfigurationError, match="there are dead letters of"):
+        await replay(job, StreamTarget(job))
+
+
+@pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
+async def test_letters_go_to_the_tip_of_their_stream_with_their_keys(job, shop, service):
+    assert await replay(job, StreamTarget(job)) == (3, [])
+    shop.failing = set()
+    async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+    assert shop.handled == [("k", 1), ("k", 2), ("k", 3)]
+    assert await letters_left(job) == []
+
+
+def test_a_job_without_a_map_sink_has_no_handler(properties):
+    with pytest.raises(rp.ConfigurationError, match="--to stream"):
+        HandlerTarget(properties.merged({"flink.sink": "sql"}))
+
+
+def test_letters_of_another_sink_cannot_be_read(properties):
+    with pytest.raises(rp.ConfigurationError, match="jsonl, parquet, sql or kinesis"):
+        dead_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
