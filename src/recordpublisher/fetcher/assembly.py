@@ -16,6 +16,7 @@ from .monitoring.alarm_monitor import AlarmMonitor
 from .monitoring.metric_views import SubtaskView
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
+from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.bad_record_handler import BadRecordHandler
@@ -159,6 +160,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 suspension,
                 checkpointer.times,
                 leases,
+                WorkersWanted(settings.catch_up_ms / 1000, clock),
             ),
         )
     )

@@ -15,6 +15,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     SUBTASK_BYTES,
 )
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import (
     EMIT_INTERVAL,
@@ -69,6 +70,7 @@ class FetcherSettings:
     on_poison: OnPoison
     alarm_interval_ms: int
     store_outages: RetryPolicy
+    catch_up_ms: int
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
@@ -89,6 +91,7 @@ class FetcherSettings:
             on_poison=OnPoison[properties.value(ON_POISON)],
             alarm_interval_ms=properties.value(ALARM_INTERVAL),
             store_outages=GETRECORDS_RETRIES.policy(properties),
+            catch_up_ms=properties.value(CATCH_UP),
         )
 
 

@@ -199,6 +199,7 @@ class SubtaskFetcher:
             await asyncio.sleep(self._dependencies.settings.sync_interval_ms / 1000)
             self._shards.on_heartbeat()
             self._parts.status_logger.check()
+            self._view.observe_load(self._dependencies.clock.now_ms())
             self._shards.start_readers()
             self._view.intake.retry_pending_reads()
 

@@ -1,4 +1,4 @@
-"""The metrics of a subtask that shares its shards with other processes (E11); all are 0 with STATIC assignment."""
+"""The metrics of a subtask that shares its shards with other processes (E11); 0 or unknown with STATIC assignment."""
 
 from ..metric_types import Metric, MetricType
 from .metric_views import SubtaskView
@@ -59,5 +59,12 @@ LEASE_METRICS: tuple[Metric[SubtaskView], ...] = (
         "ms",
         "ELASTIC: for how long this process has seen the longest of them without a reader",
         lambda view: round(view.leases.unowned_seconds * 1000),
+    ),
+    Metric(
+        "workersWanted",
+        MetricType.GAUGE,
+        "workers",
+        "ELASTIC: this process's part of the number of workers that the group should have: add those of all processes up",
+        lambda view: None if view.tracker.worker is None else round(view.workers_wanted.part, 2),
     ),
 )

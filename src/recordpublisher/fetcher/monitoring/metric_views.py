@@ -15,6 +15,7 @@ from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
+from .workers_wanted import WorkersWanted
 
 STALE_READ_MS = 30_000
 """A read at the tip is valid for this long. After that the distance to the tip is unknown, and the gauge grows."""
@@ -88,8 +89,14 @@ class SubtaskView:
     suspension: SuspensionDetector
     checkpoints: CheckpointTimes
     leases: LeaseCounts
+    workers_wanted: WorkersWanted
 
     @property
     def entries(self) -> list[ShardEntry]:
         """Every shard that the subtask owns."""
         return list(self.table)
+
+    def observe_load(self, now_ms: int) -> None:
+        """Now and then: how far its shards are behind, and what it has written."""
+        lags_ms = {entry.key: millis_behind_latest(entry, now_ms) for entry in self.table if entry.is_open}
+        self.workers_wanted.observe(lags_ms, self.emitter.records)

@@ -363,6 +363,9 @@ class ReadSettings(TypedDict, total=False):
     metrics_opentelemetry_endpoint: str
     """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
+    metrics_catchup: int | str
+    """`flink.metrics.catchup`: ELASTIC: in what time a group that is behind should reach the tip; workersWanted is computed from it. In
+    ms."""
     tracing_context_field: str
     """`flink.tracing.context.field`: The field of JSON payloads with the trace context: the text of W3C's traceparent, or an object with
     it. KinesisSink puts it there."""

@@ -37,6 +37,13 @@ OPENTELEMETRY_ENDPOINT = METRICS.text(
     "flink.metrics.opentelemetry.endpoint",
     "The URL to which metrics are posted by OTLP over HTTP; without it, what OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
 )
+CATCH_UP = METRICS.integer(
+    "flink.metrics.catchup",
+    "ELASTIC: in what time a group that is behind should reach the tip; workersWanted is computed from it.",
+    600_000,
+    minimum=1000,
+    unit="ms",
+)
 TRACING = PropertyGroup("Traces")
 TRACING_FIELD = TRACING.text(
     "flink.tracing.context.field",
