@@ -2,6 +2,7 @@
 
 import re
 
+import psycopg
 import pytest
 
 from recordpublisher.local import serve_in_thread
@@ -64,3 +65,7 @@ def test_the_program_does_what_the_page_says(section, database, tmp_path):
     page.write_text(section)
 
     assert run_page(page, tmp_path, {DATABASE: database}) > 0
+    if DATABASE in section:
+        with psycopg.connect(database) as connection:
+            rows = connection.execute('select "order", partition_key from orders order by "order"').fetchall()
+        assert rows == [(number, "customer-1") for number in range(3)]

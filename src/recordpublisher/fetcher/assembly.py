@@ -139,6 +139,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 resume_writing=emitter.wake,
                 traced=job.traced,
                 is_elastic=group is not None,
+                value_type=job.value_type,
             ),
             completion=completion,
             scheduler=scheduler,

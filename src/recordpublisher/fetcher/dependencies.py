@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.publishers.base import RecordPublisherFactory
@@ -36,6 +37,7 @@ class FetcherDependencies:
     - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
     - `on_alarm`: called with each alarm (A2).
     - `dead_letters`: the sink for records that cannot be used (S7).
+    - `value_type`: the type of the values, if they have one (`SinkContext`).
     - `traced`: puts spans around calls with records.
     """
 
@@ -62,6 +64,7 @@ class FetcherDependencies:
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1
+    value_type: Any = None
 
     @property
     def streams(self) -> StreamList:

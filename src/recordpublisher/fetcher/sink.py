@@ -63,6 +63,7 @@ class SinkContext:
     - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
       no `flush`: `Sink.worker_positions` commits.
+    - `value_type`: the type of the values (`deserializer=Order`); None: they have none, or it is not known.
     """
 
     subtask: int = 0
@@ -76,6 +77,7 @@ class SinkContext:
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     traced: Traced = field(default=untraced, compare=False)
     is_elastic: bool = False
+    value_type: Any = None
 
     async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
         """Report records as `reject` does. `is_logged`: the sink has logged them, with what their user's code raised."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, select, tuple_
 
 from recordpublisher.plugins.sinks.sql.rows import IDENTITY
-from recordpublisher.plugins.sinks.sql.target_table import find_table
+from recordpublisher.plugins.sinks.sql.table_definitions import find_table
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI

@@ -44,7 +44,7 @@ from ..host.manager import load_registry
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
-from .batch_decoration import Assigner, batch_decorator_factory
+from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer
 from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS
 from .stream_lister import StreamLister
@@ -116,6 +116,7 @@ class DataFetcher(Generic[V]):
             from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
 
             group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
+        values = chosen_deserializer(registry, given, deserializer)
         factory = publisher(given)  # type: ignore[call-arg]
         merge_snapshots(snapshots, factory.order_of)
         clock = clock or SystemClock()
@@ -132,7 +133,7 @@ class DataFetcher(Generic[V]):
             decorator_for=batch_decorator_factory(
                 registry,
                 given,
-                deserializer,
+                values,
                 timestamp_assigner,
                 watermark_assigner,
             ),
@@ -156,6 +157,7 @@ class DataFetcher(Generic[V]):
             restore=snapshots,
             subtask=subtask,
             parallelism=parallelism,
+            value_type=getattr(values, "into", None),
         )
         self._fetcher = build_fetcher(dependencies, group)
         self._handles_signals = handle_signals

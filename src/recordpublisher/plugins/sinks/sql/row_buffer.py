@@ -58,12 +58,16 @@ class RowBuffer:
     ) -> None:
         """One transaction: `begin`, then the rows of these shards (None: of all), then `keep`. Nothing more if `begin` returns False.
 
+        Columns that the table needs are added before, in a transaction of their own.
+
         Rows that the database rejects are reported, and the transaction is repeated without them. Raises: what `begin`, `keep` and the
         job's policy for bad records raise; RetriesExhaustedError when the database is unreachable. After an error every further commit
         raises it until `reset`.
         """
         with self._guard:
             batches = [batch for batch in self._waiting if shards is None or batch.shard.key in shards]
+            if fields := await self._database.in_thread(lambda: self._opened_target.new_fields(batches)):
+                await self._database.transaction(lambda connection: self._opened_target.add_fields(connection, fields))
             rows = await self._database.in_thread(lambda: self._rows(batches))
             await self._reject([row for row in rows if row.reason])
             await self._insert(begin, [row for row in rows if not row.reason], keep)

@@ -11,13 +11,14 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_TABLE, SQL_URI
+from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
 from .positions import MAX_JOB_NAME, PositionTable
 from .row_buffer import RowBuffer
-from .target_table import TargetTable, find_table
+from .table_definitions import find_table
+from .target_table import TargetTable
 from .worker_positions import SqlWorkerPositions, WorkerTable
 
 log = logging.getLogger("recordpublisher.database")
@@ -44,7 +45,7 @@ class SqlSink(Sink):
         if len(job) > MAX_JOB_NAME:
             raise ConfigurationError(JOB_NAME.key, job, f"at most {MAX_JOB_NAME} characters in a database")
         self._job = job
-        self._table_name = properties.value(SQL_TABLE)
+        self._table_name, self._columns = properties.value(SQL_TABLE), properties.value(SQL_COLUMNS)
         self._database = Database(uri, SQL_URI.key, properties)
         self._positions = PositionTable(POSITIONS, job, self._table_name)
         self._workers = WorkerTable(WORKERS, job, self._table_name)
@@ -134,7 +135,7 @@ class SqlSink(Sink):
         self._positions.stored(connection)  # those of another table are refused before a running job is replaced
         self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
         self._warn_of_other_jobs(connection)
-        return TargetTable(connection, self._table_name), self._positions.load(connection)
+        return self._target(connection), self._positions.load(connection)
 
     def _open_elastic(self, connection: Connection) -> TargetTable:
         if self._positions.stored(connection):
@@ -147,7 +148,10 @@ class SqlSink(Sink):
             )
         self._workers.create(connection)
         self._warn_of_other_jobs(connection)
-        return TargetTable(connection, self._table_name)
+        return self._target(connection)
+
+    def _target(self, connection: Connection) -> TargetTable:
+        return TargetTable(connection, self._table_name, self._columns, self._context.value_type)
 
     def _warn_of_other_jobs(self, connection: Connection) -> None:
         writers = self._positions.writers(connection) | self._workers.writers(connection)

@@ -1,21 +1,34 @@
 """TargetTable: finds or creates the table, and inserts rows so that each bad row is identified."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
+from typing import Any
 
-from sqlalchemy import Connection, Insert, MetaData, Table, cast, inspect, literal, select, text
+from sqlalchemy import Connection, Insert, Table, cast, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IdentifierError, IntegrityError, StatementError
+from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 
 from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row
+from recordpublisher.plugins.stores.sql.postgresql_sessions import lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE
+from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_TABLE
+from recordpublisher.publishers.records import RecordBatch
 
-from .rows import Row, RowBuilder, cannot_take, is_keyed_by_record, record_columns
+from .conversions import cannot_take
+from .field_columns import FieldColumns, columns_of_type, columns_of_values
+from .rows import (
+    METADATA,
+    RECORD_COLUMNS,
+    Row,
+    RowBuilder,
+    is_keyed_by_record,
+    is_of_fields,
+)
+from .table_definitions import add_column, create_table, find_table
 
 log = logging.getLogger("recordpublisher.database")
-_OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError)
+_OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """What an insert raises for a value that its column does not take; StatementError: every error of the database, too."""
 MOST_EXPLAINED = 100
 """Rejected rows of one insert whose column is looked for: that costs a statement for each column."""
@@ -30,15 +43,69 @@ class RejectedRowsError(Exception):
 
 
 class TargetTable:
-    """Owns the table's description. `name` may begin with a schema."""
+    """Owns the table's description. `name` may begin with a schema. `columns`: `flink.sink.sql.columns`."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
-        """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist."""
-        found = find_table(connection, name)
-        self.table = _create_table(connection, name) if found is None else found
+    def __init__(self, connection: Connection, name: str, columns: str = "RECORD", value_type: Any = None) -> None:
+        """Find the table or create it. Raises: ConfigurationError for a table without columns, or of a schema that does not exist, and
+        as `add_fields`."""
+        self._name, self._columns = name, columns
+        self._fields_of_type = columns_of_type(value_type)
+        if find_table(connection, name) is None:
+            has_fields = columns != "RECORD" or bool(self._fields_of_type)
+            create_table(connection, name, METADATA if has_fields else RECORD_COLUMNS.keys())
+        self._describe(connection)
+        if self._needs_columns:
+            self.add_fields(connection, self._fields_of_type)
+
+    def _describe(self, connection: Connection) -> None:
+        """Owns what depends on the columns, which may be added."""
+        table = find_table(connection, self._name)
+        assert table is not None
+        self.table = table
         self.rows = RowBuilder(self.table)
         self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)
+
+    @property
+    def _needs_columns(self) -> bool:
+        """Whether each field must have a column."""
+        return self._columns != "RECORD" or is_of_fields(self.table)
+
+    def new_fields(self, batches: Sequence[RecordBatch]) -> FieldColumns:
+        """Fields of the values that need a column and have none. Those of a known type have had theirs from the start."""
+        if self._fields_of_type or not self._needs_columns:
+            return {}
+        values = [value for batch in batches for value in batch.values or ()]
+        return columns_of_values(values, set(self.table.columns.keys()) - set(self._refused))
+
+    @property
+    def _refused(self) -> Collection[str]:
+        """Names that a field cannot have, since the record's own are in those columns."""
+        return METADATA if is_of_fields(self.table) else ()
+
+    def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
+        """Add columns, if that is wanted or there are none for fields yet.
+
+        Raises: ConfigurationError that names the statement to run, and for a field with the name of the record's own.
+        """
+        lock_table_creation(connection, self._name)
+        self._describe(connection)
+        if taken := sorted(fields.keys() & set(self._refused)):
+            reason = f"field '{taken[0]}' of a value has the name of a column of the record"
+            raise ConfigurationError(
+                SQL_TABLE.key, self._name, "a table of your own, in which fields come first", reason=reason
+            )
+        may_add = self._columns == "EVOLVE" or (is_of_fields(self.table) and set(self.table.columns.keys()) == METADATA)
+        for name, column in fields.items():
+            if name in self.table.columns:
+                continue
+            statement = add_column(connection, self.table, name, column)
+            if not may_add:
+                reason = f"table {self._name} has no column for field '{name}' of a value: run {statement}"
+                raise ConfigurationError(SQL_COLUMNS.key, self._columns, "EVOLVE, which adds the column", reason=reason)
+            connection.exec_driver_sql(statement)
+            log.info("added column %s to table %s", name, self._name)
+        self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Insert all rows. Raises: RejectedRowsError with the rows that the database rejects."""
@@ -93,33 +160,6 @@ class TargetTable:
                 return cannot_take(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or is_keyed_by_record(self.table)
         return _message(error) if is_object else f"its value is no JSON object but {value!r:.100}: {_message(error)}"
-
-
-def find_table(connection: Connection, name: str) -> Table | None:
-    """The table, if it is there. Raises: ConfigurationError for one without columns, or of a schema that does not exist."""
-    schema, _, table = name.rpartition(".")
-    schemas = inspect(connection).get_schema_names() if schema else []
-    if schema and schema not in schemas:
-        reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
-        raise ConfigurationError(SQL_TABLE.key, name, "a table, or a schema that exists and a table", reason=reason)
-    if not inspect(connection).has_table(table, schema=schema or None):
-        return None
-    found = Table(table, MetaData(schema=schema or None), autoload_with=connection)
-    if not len(found.columns):
-        raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
-    return found
-
-
-def _create_table(connection: Connection, name: str) -> Table:
-    schema, _, table = name.rpartition(".")
-    created = Table(table, MetaData(schema=schema or None), *record_columns())
-    try:
-        created.create(connection)
-    except IdentifierError as error:
-        valid = "a shorter name, or a table that exists"
-        raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error
-    log.info("created table %s, which was missing", name)
-    return created
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:

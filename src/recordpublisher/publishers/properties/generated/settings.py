@@ -275,6 +275,10 @@ class ReadSettings(TypedDict, total=False):
     sink_sql_table: str
     """`flink.sink.sql.table`: The table of the sql sink, with its schema if needed; created with the columns of a record when it is
     missing."""
+    sink_sql_columns: Literal["RECORD", "AUTO", "EVOLVE"]
+    """`flink.sink.sql.columns`: A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with
+    AUTO, those of the fields of the first batch, and a later field is an error that names the ALTER TABLE to run; EVOLVE adds its
+    column."""
     sink_sql_buffer_bytes: int | str
     """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one. In bytes."""
     sink_jsonl_path: str

@@ -17,6 +17,13 @@ SQL_TABLE = SINKS.text(
     "The table of the sql sink, with its schema if needed; created with the columns of a record when it is missing.",
     "records",
 )
+SQL_COLUMNS = SINKS.choice(
+    "flink.sink.sql.columns",
+    "A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with AUTO, those of the fields of "
+    "the first batch, and a later field is an error that names the ALTER TABLE to run; EVOLVE adds its column.",
+    "RECORD",
+    ("RECORD", "AUTO", "EVOLVE"),
+)
 SQL_BUFFER = SINKS.integer(
     "flink.sink.sql.buffer.bytes",
     "Memory of rows waiting for a checkpoint at which the sql sink requests one.",

@@ -1,0 +1,115 @@
+"""Conversions from values of JSON to the types of columns."""
+
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Column, types
+
+Convert = Callable[[Any], Any]
+
+
+def conversion_of(column_type: types.TypeEngine[Any]) -> Convert:
+    """The conversion from a JSON value to this column type; it raises ValueError or TypeError for a value that does not fit."""
+    if isinstance(column_type, types.ARRAY):
+        return partial(_array, conversion_of(column_type.item_type))
+    if isinstance(column_type, types.DateTime):
+        return partial(_timestamp, has_zone=bool(column_type.timezone))
+    if isinstance(column_type, types.Time):
+        return partial(_time_of_day, has_zone=bool(column_type.timezone))
+    for kind, convert in _CONVERSIONS:
+        if isinstance(column_type, kind):
+            return convert
+    return _nested_as_json
+
+
+def cannot_take(column: Column[Any], value: Any) -> str:
+    """Why a row is rejected: the column, its type and the value, the beginning of a long one."""
+    return f"column '{column.name}' ({str(column.type).lower()}) cannot take {value!r:.100}"
+
+
+def _array(convert: Convert, value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"a {type(value).__name__} is no array")
+    return (
+        None
+        if value is None
+        else [_array(convert, item) if isinstance(item, list) else convert(item) for item in value]
+    )
+
+
+def _nested_as_json(value: Any) -> Any:
+    """Objects and lists as their JSON text."""
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+
+def _integer(value: Any) -> Any:
+    """A number with a fraction is refused: PostgreSQL would round it."""
+    if not isinstance(value, float):
+        return _nested_as_json(value)
+    if not value.is_integer():
+        raise ValueError(f"{value} has a fraction")
+    return int(value)
+
+
+def _text(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _timestamp(value: Any, has_zone: bool) -> datetime | None:
+    """ISO-8601 text, in UTC if it has no offset, or a number: epoch ms. A column without a zone gets the time in UTC."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        given = datetime.fromisoformat(value)
+        at = (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        at = datetime.fromtimestamp(value / 1000, tz=UTC)
+    else:
+        raise TypeError(f"a {type(value).__name__} is no time: ISO-8601 text and epoch ms are")
+    return at if has_zone else at.replace(tzinfo=None)
+
+
+def _time_of_day(value: Any, has_zone: bool) -> Any:
+    """The same for a time of day."""
+    if not isinstance(value, str):
+        return value
+    given = time.fromisoformat(value)
+    at = datetime.combine(date(2000, 1, 2), given, given.tzinfo or UTC).astimezone(UTC).timetz()
+    return at if has_zone else at.replace(tzinfo=None)
+
+
+def _date(value: Any) -> Any:
+    return date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _decimal(value: Any) -> Any:
+    return Decimal(str(value)) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else value
+
+
+def _bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _uuid(value: Any) -> Any:
+    return uuid.UUID(value) if isinstance(value, str) else value
+
+
+_CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
+    (types.JSON, lambda value: value),
+    (types.Date, _date),
+    (types.LargeBinary, _bytes),
+    (types.Uuid, _uuid),
+    (types.Integer, _integer),
+    (types.Float, _nested_as_json),  # a kind of Numeric
+    (types.Numeric, _decimal),
+    (types.String, _text),
+)
+
+
+UNCONVERTIBLE = (ValueError, TypeError, ArithmeticError, RecursionError, OSError)
+"""What a conversion raises for a value that does not fit; OSError: a time that the platform cannot represent."""

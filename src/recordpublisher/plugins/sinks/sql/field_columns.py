@@ -1,0 +1,67 @@
+"""The columns for the fields of values: from their type, or from objects of JSON."""
+
+from collections.abc import Collection, Sequence
+from functools import cache
+from itertools import chain
+from types import NoneType
+from typing import Any
+
+from msgspec import inspect
+from sqlalchemy import BigInteger, Boolean, Date, DateTime, Double, Numeric, Text, Time, Uuid, types
+from sqlalchemy.dialects.postgresql import JSONB
+
+from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
+
+FieldColumns = dict[str, types.TypeEngine[Any]]
+"""For each field the type of its column."""
+JSON_COLUMN = types.JSON().with_variant(JSONB(), "postgresql")
+_OF_TYPE: dict[type[Any], types.TypeEngine[Any]] = {
+    inspect.BoolType: Boolean(),
+    inspect.IntType: BigInteger(),
+    inspect.FloatType: Double(),
+    inspect.StrType: Text(),
+    inspect.BytesType: Text(),  # base64, as in JSON
+    inspect.DateTimeType: DateTime(timezone=True),
+    inspect.DateType: Date(),
+    inspect.TimeType: Time(),
+    inspect.TimeDeltaType: Text(),
+    inspect.DecimalType: Numeric().with_variant(Text(), "sqlite"),
+    inspect.UUIDType: Uuid().with_variant(Text(), "sqlite"),
+}
+_OF_JSON: dict[type[Any], types.TypeEngine[Any]] = {
+    bool: Boolean(),
+    int: BigInteger(),
+    float: Double(),
+    str: Text(),
+}
+
+
+@cache
+def columns_of_type(of: Any) -> FieldColumns:
+    """Those of a type; empty for one without fields."""
+    return {field.name: _of_type(field.type) for field in fields_of(inspect.type_info(of)) or ()}
+
+
+def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:
+    """Those of the fields whose names are not `known`. A field that is null in all of the values has none yet."""
+    columns: FieldColumns = {}
+    for of in dict.fromkeys(map(type, values)):
+        columns |= columns_of_type(of) if has_fields(of) else {}
+    objects = [value for value in values if isinstance(value, dict)]
+    for name in dict.fromkeys(chain.from_iterable(objects)):
+        if name not in known and (kinds := {type(entries.get(name)) for entries in objects} - {NoneType}):
+            columns.setdefault(name, _of_kinds(kinds))
+    return {name: column for name, column in columns.items() if name not in known}
+
+
+def _of_type(info: Any) -> types.TypeEngine[Any]:
+    info = without_none(info)
+    constants = constants_of(info)
+    return _OF_TYPE.get(type(info), JSON_COLUMN) if constants is None else _of_kinds(set(map(type, constants)))
+
+
+def _of_kinds(kinds: set[type[Any]]) -> types.TypeEngine[Any]:
+    """The column for values of these classes: JSON where they have none in common."""
+    if kinds == {int, float}:
+        return _OF_JSON[float]
+    return _OF_JSON.get(next(iter(kinds)), JSON_COLUMN) if len(kinds) == 1 else JSON_COLUMN

@@ -1,0 +1,235 @@
+"""Columns for the fields of values, on SQLite and PostgreSQL: from a type, from the first batch, and when a field appears later."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+
+import msgspec
+import pydantic
+import pytest
+from sqlalchemy import create_engine, inspect, text
+
+import recordpublisher as rp
+from recordpublisher.plugins.sinks.sql import SqlSink
+
+from fakes.batches import batch
+from fakes.memory_streams import PROPERTIES, install
+
+STATE = {"version": 2, "generation": 1, "shards": {}}
+METADATA = ["stream", "shard_id", "sequence_number", "sub_sequence_number", "partition_key"]
+TIMES = ["approximate_arrival_timestamp", "event_time"]
+AT = datetime(2026, 11, 26, 6, tzinfo=UTC)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def uri(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/job.db"
+        return
+    server = request.getfixturevalue("postgresql")
+    query(server, "drop schema public cascade; create schema public")
+    yield server
+
+
+def engine_of(uri):
+    return create_engine(uri.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def query(uri, statement):
+    engine = engine_of(uri)
+    with engine.begin() as connection:
+        result = connection.execute(text(statement))
+        rows = [tuple(row) for row in result] if result.returns_rows else []
+    engine.dispose()
+    return rows
+
+
+def columns_of(uri, table="records"):
+    engine = engine_of(uri)
+    shown = {column["name"]: str(column["type"]) for column in inspect(engine).get_columns(table)}
+    engine.dispose()
+    return shown
+
+
+async def commit(uri, *values, of=None, reject=None, **settings):
+    """A start of the job that writes these values and commits them."""
+    properties = {"flink.job.name": "job", "flink.sink.sql.uri": uri}
+    sink = SqlSink(rp.Properties(properties, **settings))
+    try:
+        context = {"value_type": of} | ({} if reject is None else {"reject": reject})
+        await sink.open(rp.SinkContext(**context))
+        await sink.write(values_of(*values))
+        await sink.flush(rp.Checkpoint(STATE))
+    finally:
+        await sink.close()
+
+
+def values_of(*values):
+    return batch(*(b"%d" % number for number in range(len(values)))).with_columns(values=list(values))
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Order(msgspec.Struct):
+    n: int
+    price: float
+    paid: bool
+    at: datetime
+    day: date
+    total: Decimal
+    number: uuid.UUID
+    colour: Colour
+    items: list[str]
+    note: str | None = None
+
+
+ORDER = Order(7, 1.5, True, AT, AT.date(), Decimal("1.10"), uuid.UUID(int=7), Colour.RED, ["tea"])
+FIELDS = ["n", "price", "paid", "at", "day", "total", "number", "colour", "items", "note"]
+
+
+async def test_a_type_has_a_column_for_each_field(uri):
+    await commit(uri, ORDER, of=Order)
+
+    shown = columns_of(uri)
+    assert list(shown) == [*METADATA, *TIMES, *FIELDS]
+    assert [shown[name] for name in ("n", "note", "items")] == [
+        "BIGINT",
+        "TEXT",
+        "JSON" if "sqlite" in uri else "JSONB",
+    ]
+    assert query(uri, "select n, price, colour, note from records") == [(7, 1.5, "red", None)]
+    if "postgresql" in uri:
+        row = query(uri, "select paid, at, day, total, number, items from records")
+        assert row == [(True, AT, AT.date(), Decimal("1.10"), uuid.UUID(int=7), ["tea"])]
+
+
+async def test_the_columns_of_a_type_are_there_before_the_first_record(uri):
+    await commit(uri, of=Order)
+    assert list(columns_of(uri))[-len(FIELDS) :] == FIELDS
+
+
+@dataclass
+class ADataclass:
+    a: int
+    b: dict[str, int]
+
+
+class Pydantic(pydantic.BaseModel):
+    a: pydantic.PositiveInt
+    b: dict[str, int]
+
+
+@pytest.mark.parametrize("of", [ADataclass, Pydantic])
+async def test_every_class_with_fields_has_columns(uri, of):
+    await commit(uri, of(a=1, b={"x": 1}), of=of)
+    assert [*columns_of(uri)][-2:] == ["a", "b"]
+    assert query(uri, "select a from records where b is not null") == [(1,)]
+
+
+async def test_auto_takes_the_columns_from_the_first_batch(uri):
+    values = [{"n": 1, "price": 2, "x": None}, {"price": 2.5, "ok": True, "more": {"a": [1]}, "value": "v", "mixed": 1}]
+    await commit(uri, *values, {"mixed": "one"}, sink_sql_columns="auto")
+
+    assert [*columns_of(uri)] == [*METADATA, *TIMES, "n", "price", "ok", "more", "value", "mixed"]
+    rows = query(uri, "select n, price, value from records order by sequence_number")
+    assert rows == [(1, 2.0, None), (None, 2.5, "v"), (None, None, None)]
+    if "postgresql" in uri:
+        assert query(uri, "select more, mixed from records order by sequence_number") == [
+            (None, None),
+            ({"a": [1]}, 1),
+            (None, "one"),
+        ]
+        assert query(uri, "select count(*) from records where more is null") == [(2,)]
+
+
+@pytest.mark.parametrize("settings", [{"sink_sql_columns": "auto"}, {}])
+async def test_a_field_that_appears_later_is_an_error_that_names_the_statement(uri, settings):
+    await commit(uri, {"n": 1}, sink_sql_columns="auto")
+
+    with pytest.raises(rp.ConfigurationError) as raised:
+        await commit(uri, {"n": 2}, {"n": 3, "Some Price": 1.5}, **settings)
+    statement = 'ALTER TABLE records ADD COLUMN "Some Price" DOUBLE'
+    assert f"table records has no column for field 'Some Price' of a value: run {statement}" in str(raised.value)
+    assert query(uri, "select n from records") == [(1,)], "nothing of the checkpoint was written"
+
+    query(uri, str(raised.value).partition(": run ")[2].partition(";")[0])
+    await commit(uri, {"n": 2}, {"n": 3, "Some Price": 1.5}, **settings)
+    assert query(uri, 'select n, "Some Price" from records order by n')[1:] == [(3, 1.5)]
+
+
+async def test_a_field_that_a_type_gets_later_is_told_at_the_start(uri):
+    await commit(uri, ADataclass(1, {}), of=ADataclass)
+
+    with pytest.raises(rp.ConfigurationError, match="no column for field 'n' of a value: run ALTER TABLE"):
+        await commit(uri, of=Order)
+
+
+async def test_evolve_adds_the_column(uri):
+    await commit(uri, {"n": 1}, sink_sql_columns="evolve")
+    await commit(uri, {"n": 2}, {"n": 3, "price": 1.5}, {"n": 4}, sink_sql_columns="evolve")
+
+    shown = query(uri, "select n, price from records order by sequence_number")
+    assert shown == [(1, None), (3, 1.5), (4, None)], "record 1 was there"
+
+
+async def test_evolve_adds_columns_to_a_table_of_your_own(uri):
+    query(uri, "create table records (n bigint)")
+    await commit(uri, {"n": 1, "price": 1.5}, sink_sql_columns="evolve")
+    assert query(uri, "select n, price from records") == [(1, 1.5)]
+
+
+async def test_in_a_table_of_your_own_a_field_without_a_column_is_not_stored(uri):
+    query(uri, "create table records (n bigint)")
+    await commit(uri, ORDER, of=Order)
+    assert query(uri, "select * from records") == [(7,)]
+
+
+async def test_a_field_with_the_name_of_the_records_own_is_refused(uri):
+    with pytest.raises(rp.ConfigurationError, match="field 'stream' of a value has the name of a column of the record"):
+        await commit(uri, {"n": 1, "stream": "x"}, sink_sql_columns="auto")
+
+
+async def test_a_value_without_fields_is_rejected_in_a_table_of_fields(uri):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason))
+
+    await commit(uri, {"n": 1}, [1], {}, reject=reject, sink_sql_columns="auto")
+    assert rejected == [(["2"], "no column of the table matches its value, a list")]
+    assert query(uri, "select n from records order by sequence_number") == [(1,), (None,)]
+
+
+async def test_a_name_that_is_too_long_is_named(uri):
+    if "sqlite" in uri:
+        return  # has no limit
+    with pytest.raises(rp.ConfigurationError, match="exceeds maximum length"):
+        await commit(uri, {"n" * 70: 1}, sink_sql_columns="auto")
+
+
+async def test_value_is_json_that_can_be_asked_in_postgresql(uri):
+    await commit(uri, {"n": 1, "at": AT}, None)
+
+    kind = columns_of(uri)["value"]
+    assert kind == ("TEXT" if "sqlite" in uri else "JSONB")
+    if "postgresql" in uri:
+        assert query(uri, "select value->>'n', value from records order by sequence_number") == [
+            ("1", {"n": 1, "at": "2026-11-26T06:00:00Z"}),
+            (None, None),
+        ]
+
+
+@pytest.mark.parametrize("given", [{"deserializer": ADataclass}, {"deserializer": f"{__name__}:ADataclass"}])
+async def test_the_type_is_that_of_the_jobs_deserializer(monkeypatch, tmp_path, given):
+    install(monkeypatch, {"a": [b'{"a": 1, "b": {}}']})
+    uri = f"sqlite:///{tmp_path}/job.db"
+    async with rp.DataFetcher("orders", PROPERTIES, sink="sql", job_name="job", sink_sql_uri=uri, **given) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+    assert query(uri, "select a, b from records") == [(1, "{}")]
