@@ -225,6 +225,16 @@ async def test_value_is_json_that_can_be_asked_in_postgresql(uri):
         ]
 
 
+async def test_value_keeps_what_jsonb_refuses_as_text(uri):
+    await commit(uri, {"a\0": ["b\0", {"c": float("nan")}], "d": "\ud800", "e": 1.5}, {"n": 1})
+
+    if "postgresql" in uri:
+        assert query(uri, "select value from records order by sequence_number") == [
+            ({"a\\u0000": ["b\\u0000", {"c": "nan"}], "d": "\\ud800", "e": 1.5},),
+            ({"n": 1},),
+        ]
+
+
 @pytest.mark.parametrize("given", [{"deserializer": ADataclass}, {"deserializer": f"{__name__}:ADataclass"}])
 async def test_the_type_is_that_of_the_jobs_deserializer(monkeypatch, tmp_path, given):
     install(monkeypatch, {"a": [b'{"a": 1, "b": {}}']})

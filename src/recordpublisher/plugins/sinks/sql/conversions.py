@@ -1,6 +1,7 @@
 """Conversions from values of JSON to the types of columns."""
 
 import json
+import math
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
@@ -113,3 +114,22 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
 
 UNCONVERTIBLE = (ValueError, TypeError, ArithmeticError, RecursionError, OSError)
 """What a conversion raises for a value that does not fit; OSError: a time that the platform cannot represent."""
+
+
+def is_storable_json(value: Any) -> bool:
+    """Whether jsonb of PostgreSQL takes it: it refuses the NUL character, half a surrogate pair, NaN and infinity."""
+    try:
+        return b"\\u0000" not in json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        return False
+
+
+def storable_json(value: Any) -> Any:
+    """The same with such characters and numbers as text: a dead letter must be stored whatever is in it, and the bytes are in `data`."""
+    if isinstance(value, str):
+        return value.replace("\0", "\\u0000").encode(errors="backslashreplace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {storable_json(key): storable_json(item) for key, item in value.items()}
+    return list(map(storable_json, value)) if isinstance(value, list) else value

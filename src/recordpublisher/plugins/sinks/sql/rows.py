@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from recordpublisher.consumer.typed_values import has_fields, plain_value
 from recordpublisher.publishers.records import RecordBatch
 
-from .conversions import UNCONVERTIBLE, cannot_take, conversion_of
+from .conversions import UNCONVERTIBLE, cannot_take, conversion_of, is_storable_json, storable_json
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 """The columns that identify a record."""
@@ -151,7 +151,10 @@ def _values_as_text(batch: RecordBatch) -> Sequence[str | None]:
 
 def _json_values(batch: RecordBatch) -> Sequence[Any]:
     """For a column of JSON, to which the driver writes what JSON has."""
-    return [None] * len(batch) if batch.values is None else msgspec.to_builtins(list(batch.values), enc_hook=_as_json)
+    if batch.values is None:
+        return [None] * len(batch)
+    values = msgspec.to_builtins(list(batch.values), enc_hook=_as_json)
+    return values if is_storable_json(values) else list(map(storable_json, values))
 
 
 def _as_json(value: Any) -> Any:
