@@ -321,6 +321,7 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.mark.filterwarnings("ignore:Did not recognize type")
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [
@@ -332,6 +333,8 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
         ("v int[]", {"v": [1, 0.5]}, "column 'v' (array) cannot take [1, 0.5]"),
         ("v inet", {"v": "here"}, "column 'v' (inet) cannot take 'here'"),
         ("v text", {"v": "nul \0"}, "column 'v' (text) cannot take 'nul \\x00'"),
+        ("v xml", {"v": "<a"}, "InvalidXmlContent: invalid XML content"),
+        ("v point", {"v": "here"}, 'InvalidTextRepresentation: invalid input syntax for type point: "here"'),
         ("v int not null", [1], 'its value is no JSON object but [1]: NotNullViolation: null value in column "v"'),
         ("v int not null", None, 'its value is no JSON object but None: NotNullViolation: null value in column "v"'),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, cast, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
+from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
 
 from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row
 from recordpublisher.plugins.stores.sql.postgresql_sessions import lock_table_creation
@@ -154,6 +154,8 @@ class TargetTable:
             try:
                 with connection.begin_nested():
                     connection.execute(select(cast(literal(given[column.name], column.type), column.type)))
+            except CompileError:  # a type that SQLAlchemy does not know, as xml
+                continue
             except _OF_A_VALUE as refused:
                 if not is_about_the_row(refused):
                     raise
