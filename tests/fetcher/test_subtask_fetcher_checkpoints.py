@@ -6,7 +6,8 @@ import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
+from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.publishers.errors import FencedError, SinkError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
@@ -191,6 +192,38 @@ def test_the_last_checkpoint_stores_what_the_sink_is_done_with_before_it_waits_f
         return store.kept[-1]["shards"]["s/a"]["position"]
 
     assert run_virtual(story()) == "0"
+
+
+def test_what_the_sink_is_done_with_is_stored_while_a_run_that_has_ended_waits_for_the_rest():
+    class Slow(RecordingSink):
+        """Is done with a record each second, and ends the job at the thirtieth."""
+
+        async def open(self, context):
+            self.begun = asyncio.get_running_loop().time()
+
+        def unfinished(self):
+            return Unfinished(len(self.rows) - self.done(), "")
+
+        def done(self):
+            return min(len(self.rows), int(asyncio.get_running_loop().time() - self.begun))
+
+        async def flush(self, checkpoint=None):
+            if not checkpoint.may_be_partial and self.rows:
+                await asyncio.sleep(3_600)
+            if self.done() >= 30:
+                raise SinkError("the thirtieth")
+            return {**checkpoint.state, "shards": {"s/a": {"start": "TRIM_HORIZON", "position": str(self.done())}}}
+
+    source, store = ScriptedSource(), MemoryStore()
+    source.add("a", *range(100))
+    properties = {"flink.state.checkpoint.interval": 10_000}
+
+    with pytest.raises(SinkError):
+        run_virtual(
+            read(source, Slow(), Bounds(max_records=100), properties, checkpoints=SubtaskCheckpoints(store, 0, 1))
+        )
+
+    assert int(store.kept[-1]["shards"]["s/a"]["position"]) >= 27
 
 
 class Overlaps(RecordingSink):

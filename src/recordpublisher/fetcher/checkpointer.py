@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -19,6 +20,8 @@ from .sink import Checkpoint, State
 from .startup import OpenedJob
 
 log = logging.getLogger("recordpublisher.fetcher")
+LAST_PAUSE_SECONDS = 1.0
+"""Between two checkpoints of a run that has ended, while the sink works on what it was given."""
 
 
 class Snapshotter:
@@ -92,7 +95,7 @@ class SnapshotCheckpointer(Checkpointer):
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
-        return await self._checkpoint()
+        return await self._checkpoint(Checkpoint({}))
 
     async def take_periodic(self) -> None:
         """Store a snapshot, or the older one with which the sink replaces it. One that is not stored in an outage is part of the next.
@@ -101,7 +104,7 @@ class SnapshotCheckpointer(Checkpointer):
         """
         settings = self._job.settings
         try:
-            await self._checkpoint(may_be_partial=True)
+            await self._checkpoint(Checkpoint({}, may_be_partial=True))
         except StoreUnavailableError as error:
             if (
                 settings.checkpoint_interval_ms < 0
@@ -111,28 +114,40 @@ class SnapshotCheckpointer(Checkpointer):
             log.warning("a checkpoint was not stored, the next one tries again: %s", error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
-        """What the sink is done with is stored first: it may never be done with the rest, as when a function of the user hangs.
+        """What the sink is done with is stored while it works on the rest: it may never be done with that, or fail.
 
         Without a store the user keeps `snapshot()`, which covers every write (S1): then nothing is left to the next start.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
-        if (await self._checkpoint(may_be_partial=True, stopped=stopped))["shards"] != before:
-            await self._checkpoint(stopped=stopped)
+        last = Checkpoint({}, stopped=stopped, is_last=True)
+        while (await self._checkpoint(replace(last, may_be_partial=True)))["shards"] != before:
+            if not await self._is_sink_busy():
+                await self._checkpoint(last)
+                return
 
-    async def _checkpoint(self, *, may_be_partial: bool = False, stopped: Collection[str] = ()) -> dict[str, Any]:
+    async def _is_sink_busy(self) -> bool:
+        """Whether the sink says, for a second, that it has something to finish."""
+        until = self._job.clock.monotonic() + LAST_PAUSE_SECONDS
+        while (unfinished := self._job.sink.unfinished()) is not None and unfinished.records:
+            if self._job.clock.monotonic() >= until:
+                return True
+            await asyncio.sleep(LAST_PAUSE_SECONDS / 20)
+        return False
+
+    async def _checkpoint(self, asked: Checkpoint) -> dict[str, Any]:
         async with self._lock:
             with self.times.measured():
-                state = await self._flush_and_store(may_be_partial, stopped)
+                state = await self._flush_and_store(asked)
             ended = {key: entry.get("watermark") for key, entry in state["shards"].items() if entry.get("ended")}
             self._job.tracker.announce_finished(ended)
         return state
 
-    async def _flush_and_store(self, may_be_partial: bool, stopped: Collection[str]) -> dict[str, Any]:
+    async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._bad_records.flush()
-            confirmed = await self._job.sink.flush(Checkpoint(state, may_be_partial, stopped))
+            confirmed = await self._job.sink.flush(replace(asked, state=state))
             state = state if confirmed is None else dict(confirmed)
         if self._job.checkpoints is not None:
             await self._job.checkpoints.store(state)

@@ -97,11 +97,14 @@ class Checkpoint:
 
     `stopped`: the shards that this process gives up: when the job is stopped, or hands them over (ELASTIC). No write of theirs follows.
     Each is given up when `flush` has returned its newest state, or `Sink.has_given_up`.
+
+    `is_last`: the run has ended, and no write follows: nothing need wait for more records.
     """
 
     state: State
     may_be_partial: bool = False
     stopped: Collection[str] = ()
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

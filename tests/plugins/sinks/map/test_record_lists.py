@@ -96,6 +96,24 @@ def test_a_list_waits_for_more_records():
     assert run_virtual(job()) == [(5.0, 2), (12.0, 3), (12.0, 1)]
 
 
+def test_a_list_does_not_wait_once_the_run_has_ended():
+    async def job():
+        calls = []
+
+        async def handler(records):
+            calls.append(asyncio.get_running_loop().time())
+
+        sink = rp.MapSink(handler, batch_size=3, batch_wait=5.0)
+        await sink.open(SinkContext())
+        await sink.write(keyed("a"))
+        await sink.flush(Checkpoint({"shards": {}}, may_be_partial=True, is_last=True))
+        await settled()
+        await sink.close()
+        return calls
+
+    assert run_virtual(job()) == [0.0]
+
+
 def test_old_records_of_a_list_are_left_out_and_go_to_the_dead_letters():
     async def job():
         calls, rejected = [], []

@@ -171,7 +171,7 @@ class MapSink(Sink[V]):
             finally:
                 self._wait.drain(False)
         else:
-            self._wait.drain(self._positions.has_unhandled(checkpoint.stopped))
+            self._wait.drain(checkpoint.is_last or self._positions.has_unhandled(checkpoint.stopped))
             self._wake()
             await self._wait_until(lambda: True)
         if checkpoint is None:
