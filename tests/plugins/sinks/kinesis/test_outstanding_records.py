@@ -1,3 +1,5 @@
+import pytest
+
 from recordpublisher.plugins.sinks.kinesis.outstanding_records import OVERHEAD_BYTES, OutstandingRecords
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.statistics import MeanSize
@@ -61,3 +63,32 @@ def test_the_mean_follows_a_change_of_size():
     for _ in range(50):
         mean.add(1_000, 1_000_000)
     assert mean.value > 900
+
+
+@pytest.mark.parametrize("limits", [(None, 1_000), (3, None), (3, 1_000), (1, 100_000), (None, 100)])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_as_many_fit_at_once_as_one_by_one(limits, before):
+    outstanding = OutstandingRecords(*limits)
+    outstanding.add_all([a_record() for _ in range(before)])
+    records = [a_record(10 * number + 1) for number in range(1, 6)]
+
+    fitting = outstanding.fitting(records)
+
+    for record in records[:fitting]:
+        assert outstanding.has_capacity(record.size)
+        outstanding.add(record)
+    assert fitting == len(records) or not outstanding.has_capacity(records[fitting].size)
+
+
+def test_records_that_are_added_at_once_count_as_those_that_are_added_one_by_one():
+    together, apart = OutstandingRecords(None, None), OutstandingRecords(None, None)
+    for outstanding in (together, apart):
+        outstanding.end_epoch()
+    records = [a_record(10), a_record(20)]
+
+    together.add_all(records)
+
+    assert [record.epoch for record in records] == [1, 1]
+    for record in records:
+        apart.add(record)
+    assert (together.records, together.bytes) == (apart.records, apart.bytes)

@@ -1,7 +1,9 @@
 """OutstandingRecords: counts records that are accepted and not yet acknowledged, and the limits on them (K1)."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -50,6 +52,21 @@ class OutstandingRecords:
         if self.records == 0:
             return True
         return self.records < self.max_records and self.bytes + size + OVERHEAD_BYTES <= self.max_bytes
+
+    def fitting(self, records: Sequence[PendingRecord]) -> int:
+        """How many of the first of these may be accepted."""
+        room = min(len(records), self.max_records - self.records)
+        needed = [record.size + OVERHEAD_BYTES for record in records[: max(room, 0)]]
+        if sum(needed) > self.max_bytes - self.bytes:
+            room = bisect_right(list(accumulate(needed)), self.max_bytes - self.bytes)
+        return max(room, 1 if self.records == 0 else 0)
+
+    def add_all(self, records: Sequence[PendingRecord]) -> None:
+        """Count accepted records."""
+        for record in records:
+            record.epoch = self.epoch
+        self.records += len(records)
+        self.bytes += sum([record.size for record in records]) + OVERHEAD_BYTES * len(records)
 
     def add(self, record: PendingRecord) -> None:
         """Count an accepted record."""

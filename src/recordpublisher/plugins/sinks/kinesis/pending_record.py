@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
@@ -18,7 +20,7 @@ class SourceShard:
         self.is_revoked = False
 
 
-class PendingRecord(msgspec.Struct):
+class PendingRecord(msgspec.Struct, gc=False):
     """One user record, or an aggregate of several (`parts`).
 
     `size`: bytes of data and key, as the service counts them. `epoch`: the number of flushes requested before it was accepted.
@@ -57,6 +59,19 @@ def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
     key = record.partition_key
     is_sized = 0 < len(key) <= PARTITION_KEY_CHARACTERS and record.size <= max_record_bytes
     return is_sized and key.isascii() and record.explicit_hash_key is None
+
+
+def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int) -> bool:
+    """Whether each of these is; False without a record."""
+    keys = [record.partition_key for record in records]
+    lengths = [len(key) for key in keys]
+    return (
+        min(lengths, default=0) > 0
+        and max(lengths) <= PARTITION_KEY_CHARACTERS
+        and "".join(keys).isascii()
+        and max([record.size for record in records]) <= max_record_bytes
+        and [record.explicit_hash_key for record in records].count(None) == len(records)
+    )
 
 
 def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None:

@@ -5,7 +5,7 @@ A record is queued for its shard (`shard_queues/`), sent in a PutRecords call (`
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock
@@ -161,8 +161,28 @@ class SendingPipeline:
             self._sender.wake_by(now + self._settings.linger_seconds)
         self._queued_since_wake += 1
         if self._queued_since_wake >= self._settings.request_count:
-            self._queued_since_wake = 0
-            self._sender.wake()
+            self._wake_sender()
+
+    def enqueue_all(self, records: Sequence[PendingRecord]) -> None:
+        """The same for many at once, which costs a fraction. With PER_KEY each goes its own way."""
+        if self._order is not None:
+            for record in records:
+                self.enqueue(record)
+            return
+        now = self._clock.monotonic()
+        for queue, of_queue in self._queues.by_queue(records):
+            was_empty = not queue.records
+            queue.add_all(of_queue, now)
+            if was_empty:
+                self._sender.wake_by(now + self._settings.linger_seconds)
+        self._queued_since_wake += len(records)
+        if self._queued_since_wake >= self._settings.request_count:
+            self._wake_sender()
+
+    def _wake_sender(self) -> None:
+        """A whole call was queued since it was last woken."""
+        self._queued_since_wake = 0
+        self._sender.wake()
 
     def flush_now(self) -> None:
         """Send all queued records without waiting for full calls or full aggregates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations  # the reference and help() show types by their names
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -176,13 +176,23 @@ class KinesisSink(Sink):
             rejected.append((batch.slice(index, index + 1), reason))
 
         source = self._writer.permission.source(batch.shard.key)
-        await self._writer.put_all([_copy_of(record, source) for record in batch.records], reject)
+        await self._writer.put_all(_copies_of(batch.records, source), reject)
         await self._context.reject_all(rejected)
 
     def revoked(self, shards: Collection[str]) -> None:
         """As the sink of a job: send no more of these shards. What is queued of them counts as done."""
         self._writer.permission.revoke(shards)
         self._states.revoke(shards)
+
+
+def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
+    """The records to put from those that were read; nearly all have a key in ASCII and no explicit hash key."""
+    return [
+        PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
+        if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()
+        else _copy_of(record, source)
+        for record in records
+    ]
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:

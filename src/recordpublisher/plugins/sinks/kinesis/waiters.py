@@ -48,22 +48,23 @@ class FifoWaiters:
         self._clock = clock
         self._check_interval_seconds = check_interval_seconds
         self._on_cycle = on_cycle
-        self._waiters: list[Notifier] = []
+        self.waiting: list[Notifier] = []
+        """The first is served first."""
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self.waiting)
 
     def notify_first(self) -> None:
         """Let the first waiter check for capacity."""
-        if self._waiters:
-            self._waiters[0].notify_all()
+        if self.waiting:
+            self.waiting[0].notify_all()
 
     async def wait_until(self, has_capacity: Callable[[], bool], describe: Callable[[], str]) -> None:
         """Return when there is capacity and no earlier waiter is left; each failed check counts as a back-pressure cycle."""
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
-        self._waiters.append(me)
+        self.waiting.append(me)
         try:
-            while self._waiters[0] is not me or not has_capacity():
+            while self.waiting[0] is not me or not has_capacity():
                 self._on_cycle()
                 await me.wait(self._check_interval_seconds)
                 waited = self._clock.monotonic() - began
@@ -71,5 +72,5 @@ class FifoWaiters:
                     has_warned = True
                     log.warning("a write has been waiting for %.1f s: %s", waited, describe())
         finally:
-            self._waiters.remove(me)
+            self.waiting.remove(me)
             self.notify_first()

@@ -11,7 +11,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 
 from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
-from .pending_record import PendingRecord, is_obviously_valid, rejection_reason, size_of
+from .pending_record import PendingRecord, are_obviously_valid, is_obviously_valid, rejection_reason, size_of
 from .put_records.sender import SendPermission
 from .sending_pipeline import SendingPipeline
 from .settings import KinesisSinkSettings
@@ -75,14 +75,17 @@ class KinesisWriter:
 
         Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call.
         """
-        record = PendingRecord(data, partition_key, explicit_hash_key, size_of(data, partition_key))
+        size = len(data) + len(partition_key) if partition_key.isascii() else size_of(data, partition_key)
+        record = PendingRecord(data, partition_key, explicit_hash_key, size)
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
         if not is_obviously_valid(record, self._limit.max_bytes) and await self._reject_invalid(record):
             return
         if self._must_wait(record):
             await self._wait_for_capacity(record)
-        self._accept(record)
+        self._accepted_since_yield += 1  # as `_accept`, without a call
+        self._outstanding.add(record)
+        self._pipeline.enqueue(record)
 
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
         """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted.
@@ -90,19 +93,38 @@ class KinesisWriter:
         With `failOnError` an invalid record goes to `on_invalid`, its index and the reason; without that function it is an error.
         """
         self._raise_if_unusable()
-        for index, record in enumerate(records):
-            if self._must_wait(record):
-                await self._wait_for_capacity(record)
-            if is_obviously_valid(record, self._limit.max_bytes):
+        for start in range(0, len(records), RECORDS_PER_YIELD):
+            part = records[start : start + RECORDS_PER_YIELD]
+            if are_obviously_valid(part, self._limit.max_bytes):
+                await self._put_valid(part)
+                continue
+            for index, record in enumerate(part, start):
+                await self._put_one(index, record, on_invalid)
+
+    async def _put_valid(self, records: Sequence[PendingRecord]) -> None:
+        """Accept as many at once as there is room for."""
+        while records:
+            if self._must_wait(records[0]):
+                await self._wait_for_capacity(records[0])
+            count = self._outstanding.fitting(records)
+            accepted, records = records[:count], records[count:]
+            self._accepted_since_yield += count
+            self._outstanding.add_all(accepted)
+            self._pipeline.enqueue_all(accepted)
+
+    async def _put_one(self, index: int, record: PendingRecord, on_invalid: OnInvalid | None) -> None:
+        if self._must_wait(record):
+            await self._wait_for_capacity(record)
+        if is_obviously_valid(record, self._limit.max_bytes):
+            self._accept(record)
+        elif on_invalid is None or not self._fails_on_error:
+            if not await self._reject_invalid(record):
                 self._accept(record)
-            elif on_invalid is None or not self._fails_on_error:
-                if not await self._reject_invalid(record):
-                    self._accept(record)
-            elif (reason := await self._rejection_reason(record)) is None:
-                self._accept(record)
-            else:
-                self._metrics.add("numRecordsOutErrors")
-                on_invalid(index, reason)
+        elif (reason := await self._rejection_reason(record)) is None:
+            self._accept(record)
+        else:
+            self._metrics.add("numRecordsOutErrors")
+            on_invalid(index, reason)
 
     async def flush(self) -> None:
         """Return when every record accepted before this call is acknowledged, or given up and passed to the callback (K3).
@@ -192,7 +214,7 @@ class KinesisWriter:
 
     def _must_wait(self, record: PendingRecord) -> bool:
         is_turn_over = self._accepted_since_yield >= RECORDS_PER_YIELD
-        return is_turn_over or bool(self._waiters) or not self._outstanding.has_capacity(record.size)
+        return is_turn_over or bool(self._waiters.waiting) or not self._outstanding.has_capacity(record.size)
 
     async def _wait_for_capacity(self, record: PendingRecord) -> None:
         if self._accepted_since_yield >= RECORDS_PER_YIELD:

@@ -89,3 +89,15 @@ def test_where_keys_do_not_decide_there_is_one_queue_with_the_sum_of_all_rate_li
     assert queue.rate_limit.records_per_second == 2_000
     queues.update(ShardMap.of([LEFT, RIGHT, WHOLE], distributes_by_key=False), 1.0)
     assert queue.rate_limit.records_per_second == 3_000
+
+
+@pytest.mark.parametrize("shards", [(WHOLE,), (LEFT, RIGHT)])
+def test_many_records_at_once_get_the_queues_that_each_gets_alone(shards):
+    queues = queues_of(*shards)
+    records = [at(0), at(HALF), PendingRecord(b"", "a", None, 1), at(1), PendingRecord(b"", "b", None, 1)]
+
+    found = {queue: list(some) for queue, some in queues.by_queue(records)}
+
+    assert found == {
+        queue: alone for queue in queues if (alone := [one for one in records if queues.queue_for(one) is queue])
+    }

@@ -47,14 +47,13 @@ class SendPermission:
     async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
         """Wait until these may be sent. None: a record that must not be sent any more."""
         while True:
-            entries = [self._entry(record) for record in records]
+            kept = map(self._without_revoked, records) if self._has_revoked else records
+            entries = [
+                None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
+            ]
             if self._may_write is None or self._may_write() or not any(entries):
                 return entries
             await asyncio.sleep(POLL_SECONDS)
-
-    def _entry(self, record: PendingRecord) -> PutEntry | None:
-        sent: PendingRecord | None = self._without_revoked(record) if self._has_revoked else record
-        return None if sent is None else PutEntry(sent.data, sent.partition_key, sent.explicit_hash_key)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
         """The record, or an aggregate of those of its parts that may be sent."""

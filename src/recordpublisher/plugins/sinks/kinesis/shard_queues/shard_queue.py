@@ -1,7 +1,7 @@
 """ShardQueue: the records that wait for one shard, and when how many of them may be sent."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from recordpublisher.publishers.shards import HashRange, Shard
 
@@ -58,6 +58,13 @@ class ShardQueue:
             self.waiting_since = now
         self.records.append(record)
         self.queued_bytes += record.size
+
+    def add_all(self, records: Sequence[PendingRecord], now: float) -> None:
+        """Queue records, in order."""
+        if not self.records:
+            self.waiting_since = now
+        self.records.extend(records)
+        self.queued_bytes += sum([record.size for record in records])
 
     def put_back(self, records: Iterable[PendingRecord]) -> None:
         """Queue records again, before all others and in their order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ImpossibleStateError
@@ -110,6 +110,15 @@ class ShardQueues:
                 self._by_key.clear()
             self._by_key[key] = queue
         return queue
+
+    def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[ShardQueue, Sequence[PendingRecord]]]:
+        """The records that each queue gets, in order."""
+        if len(self._queues) == 1:
+            return [(next(iter(self)), records)]
+        found: dict[ShardQueue, list[PendingRecord]] = {}
+        for record in records:
+            found.setdefault(self.queue_for(record), []).append(record)
+        return found.items()
 
     def mark_all_due(self) -> None:
         """Let all queued records go with the next calls."""
