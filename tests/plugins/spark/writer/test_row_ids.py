@@ -68,3 +68,11 @@ def test_data_that_is_not_a_json_object_is_an_error(data):
 def test_an_existing_field_is_an_error(data):
     with pytest.raises(SinkError, match="has that field"):
         IdField("id").insert_id(data, "0f")
+
+
+def test_ids_stay_the_same_from_version_to_version():
+    """A row that is put again by a newer one is the same row."""
+    ids = RowIds("query/1/0")
+
+    assert ids.id_of("out", "key-1", None, b'{"n":1}') == "b7b213b27599389408e91ff3c8d0fd6e"
+    assert ids.id_of("out", "key-1", None, b'{"n":1}') == "81bd0b23c4af3df09f6c6a8112df090d"

@@ -11,6 +11,8 @@ from recordpublisher.publishers.errors import SinkError
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
 ID_BYTES = 16
+MOST_TEXTS = 10_000
+"""Streams and keys whose text is kept: to write it costs a third of an id."""
 
 
 def scope_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
@@ -26,14 +28,19 @@ class RowIds:
     """
 
     def __init__(self, scope: str) -> None:
-        self._scope = blake2b(scope.encode()).digest()
+        self._start = blake2b(digest_size=ID_BYTES, key=blake2b(scope.encode()).digest())
+        self._texts: dict[tuple[str | None, ...], bytes] = {}
         self._seen: set[int] = set()
         self._equal: dict[int, int] = {}
 
     def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
         """32 hexadecimal digits."""
-        made = blake2b(data, digest_size=ID_BYTES, key=self._scope)
-        made.update(f"{len(data)} {stream!r} {partition_key!r} {explicit_hash_key!r}".encode())
+        named = stream, partition_key, explicit_hash_key
+        text = self._texts.get(named)
+        if text is None:
+            text = self._text_of(named)
+        made = self._start.copy()
+        made.update(b"%b%d%b" % (data, len(data), text))
         digest = made.digest()
         short = int.from_bytes(digest[:8], "big")
         if short not in self._seen:
@@ -42,6 +49,13 @@ class RowIds:
         self._equal[short] = count = self._equal.get(short, 0) + 1
         made.update(b" again %d" % count)
         return made.hexdigest()
+
+    def _text_of(self, named: tuple[str | None, ...]) -> bytes:
+        """Stream and keys as they are hashed; kept, since many rows have the same."""
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        self._texts[named] = text = "".join([f" {name!r}" for name in named]).encode()
+        return text
 
 
 class IdField:
