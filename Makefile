@@ -17,7 +17,7 @@ SPARKS := 4.0.2 4.1.1
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-spark test-all spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -27,6 +27,13 @@ test: $(STAMP)  ## the suite in five minutes: without slow tests, long runs, and
 
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
+
+spark-classes: .venv/spark.jsa  ## stores Spark's classes for the tests that start it (half a minute); for CI, which starts it sixty times
+
+# Java writes the file when it ends, after the tests: "| cat" waits for it.
+.venv/spark.jsa: $(STAMP)
+	SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit=$(CURDIR)/$@" $(BIN)/pytest -p no:cacheprovider -q -s -k "contract or restart" tests/plugins/spark/test_data_source.py | cat
+	test -f $@
 
 slow: $(STAMP)  ## tests that take seconds each, and all random inputs, in two parts in parallel: tutorials, wheels, a sample Spark job (twenty minutes)
 	+$(MAKE) --no-print-directory -j 2 slow-spark slow-rest
@@ -159,7 +166,7 @@ bench: $(STAMP) peers  ## prints every figure with its goal, then writes the tab
 	$(RESEARCH) benchmarks.figures.report
 
 bench-spark: $(STAMP)  ## measures a real Spark; the figures are only printed (minutes)
-	$(BIN)/python -m pytest -m "benchmark and spark" -s -v research/benchmarks
+	SPARK_SUBMIT_OPTS= $(BIN)/python -m pytest -m "benchmark and spark" -s -v research/benchmarks
 
 report: $(STAMP)  ## writes the same tables and picture from the figures in research/benchmarks/results.json
 	$(RESEARCH) benchmarks.figures.report

@@ -9,8 +9,10 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -31,6 +33,10 @@ settings.load_profile("patient")
 JAVA = 17
 NO_JAVA = f"Java {JAVA} or newer is missing: tests of Spark are skipped"
 NO_PYSPARK = "pyspark is missing: tests of Spark are skipped (pip install 'recordpublisher[spark]')"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Spark of a test lives for a minute: to compile and to collect as a server does costs it a third of its CPU."""
+SPARK_CLASSES = Path(sys.prefix, "spark.jsa")
+"""Spark's classes as Java keeps them in memory, where `make spark-classes` has stored them: a quarter of the CPU of a start."""
 WORKER_WAS_SLOW = "to connect back"
 """Spark waits ten seconds for a new Python process, which nothing can change; a machine that is shared may need more."""
 CHECKS_LEAKS = os.environ.get("RECORDPUBLISHER_LEAKS") == "1"
@@ -60,9 +66,12 @@ def has_java() -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Only `make leaks` reports what is left open. SIGINT reaches the tests and the commands that they start, also where the shell has
-    started the tests in the background, which ignores it."""
+    started the tests in the background, which ignores it. What is set for Spark's Java stays (`make bench-spark` sets nothing)."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(SkippedRows())
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)
+    classes = f" -XX:SharedArchiveFile={SPARK_CLASSES}" if SPARK_CLASSES.exists() else ""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA + classes)
     if not CHECKS_LEAKS:
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
