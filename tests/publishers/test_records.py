@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord, to_millis
+from recordpublisher.publishers.records import (
+    COLUMNS,
+    PoisonedRecord,
+    RecordBatch,
+    RecordColumns,
+    UserRecord,
+    to_millis,
+)
 from recordpublisher.publishers.shards import Shard
 
 
@@ -52,6 +59,37 @@ def test_slices_cover_a_batch_exactly(batch, cuts, looks_first):
         assert [each for part in parts for each in getattr(part, column)] == list(getattr(batch, column))
     assert sum(part.raw_bytes for part in parts) == batch.raw_bytes
     assert sum(part.raw_count for part in parts) == batch.raw_count
+
+
+@given(batches(), st.lists(st.integers(0, 100), max_size=6))
+def test_a_batch_of_columns_is_the_same_as_one_of_records(batch, cuts):
+    columns = RecordColumns(**{name: getattr(batch.columns, name) for name in COLUMNS})
+    made = replace(batch, records=columns)
+
+    assert cut(made, cuts) == cut(batch, cuts)
+    assert list(made) == list(batch)
+    assert [made.records[index] for index in range(-len(batch), len(batch))] == [*batch.records, *batch.records]
+
+
+def test_the_records_of_columns_are_made_when_they_are_asked_for():
+    columns = RecordColumns(**{name: getattr(a_plain_batch().columns, name) for name in COLUMNS})
+    batch = replace(a_plain_batch(), records=columns)
+
+    assert batch.records[1].data == batch.data[1] == b"1"
+    assert "records" not in vars(columns)
+    assert [record.data for record in batch] == batch.data
+    assert "records" in vars(columns)
+
+
+@given(batches())
+def test_other_payloads_leave_the_records_as_they_were(batch):
+    payloads = [bytes(number) for number in range(len(batch))]
+    made = batch.with_data(payloads)
+
+    assert made.records == [
+        msgspec.structs.replace(record, data=data) for record, data in zip(batch.records, payloads, strict=True)
+    ]
+    assert made.raw_bytes == sum(map(len, payloads))
 
 
 @given(batches(), st.lists(st.integers(0, 100), max_size=6))

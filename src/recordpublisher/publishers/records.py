@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
 
@@ -24,6 +24,8 @@ else:
 
     V, V_co = TypeVar("V"), TypeVar("V_co", covariant=True)
 
+MAGIC = b"\xf3\x89\x9a\xc2"
+"""The first bytes of a KPL aggregate."""
 RECORD_OVERHEAD_BYTES = 360
 """Memory of a record besides its data, measured: a record of 200 B takes 560 B (P6)."""
 
@@ -56,6 +58,96 @@ class UserRecord(
 def to_millis(arrival: float) -> int:
     """Epoch seconds of the service as epoch ms, rounded."""
     return int(arrival * 1000 + 0.5)
+
+
+class RecordColumns(Sequence[UserRecord]):
+    """Consecutive records of one shard, as columns.
+
+    Made of `records`, whose columns are taken when they are first asked for; or of every other column, and its records are made then. A
+    slice has what its whole had.
+    """
+
+    records: Sequence[UserRecord]
+    data: Sequence[bytes]
+    sequence_numbers: Sequence[str]
+    arrival_millis: Sequence[int]
+    partition_keys: Sequence[str | None]
+    explicit_hash_keys: Sequence[str | None]
+    sub_sequence_numbers: Sequence[int]
+
+    def __init__(self, **columns: Sequence[Any]) -> None:
+        self.__dict__.update(columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.__dict__.values())))
+
+    def __iter__(self) -> Iterator[UserRecord]:
+        return iter(self.records)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @overload
+    def __getitem__(self, index: int) -> UserRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> RecordColumns: ...
+    def __getitem__(self, index: int | slice) -> UserRecord | RecordColumns:
+        if isinstance(index, slice):
+            return type(self)(**{name: column[index] for name, column in self.__dict__.items()})
+        return self.records[index] if "records" in self.__dict__ else self[index : index + 1 or None].records[0]
+
+    def with_data(self, payloads: Sequence[bytes]) -> RecordColumns:
+        """The same records with other payloads."""
+        return RecordColumns(**{name: getattr(self, name) for name in COLUMNS} | {"data": payloads})
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all payloads."""
+        return sum([len(record.data) for record in self.records])
+
+    @property
+    def key_bytes(self) -> int:
+        """The bytes of all partition keys."""
+        return len("".join([record.partition_key or "" for record in self.records]))
+
+    @property
+    def has_aggregates(self) -> bool:
+        """Whether a payload begins as an aggregate of the KPL.
+
+        That costs one comparison for each record: few payloads compare greater than the magic bytes, and this is three times as fast as
+        `startswith`.
+        """
+        return any([record.data.startswith(MAGIC) for record in self.records if record.data >= MAGIC])  # noqa: C419 - a list is faster
+
+    def __getattr__(self, name: str) -> Sequence[Any]:
+        """What was not asked for before."""
+        if name == "records":
+            data, numbers, millis, *others = (getattr(self, field) for field in COLUMNS)
+            column: list[Any] = list(map(UserRecord, data, numbers, [ms / 1000 for ms in millis], *others))
+        elif name in COLUMNS:
+            column = COLUMNS[name](self.records)
+        else:
+            raise AttributeError(name)
+        self.__dict__[name] = column
+        return column
+
+
+COLUMNS: dict[str, Callable[[Sequence[UserRecord]], list[Any]]] = {
+    "data": lambda records: [record.data for record in records],
+    "sequence_numbers": lambda records: [record.sequence_number for record in records],
+    "arrival_millis": lambda records: [int(record.arrival * 1000 + 0.5) for record in records],
+    "partition_keys": lambda records: [record.partition_key for record in records],
+    "explicit_hash_keys": lambda records: [record.explicit_hash_key for record in records],
+    "sub_sequence_numbers": lambda records: [record.sub_sequence_number for record in records],
+}
+"""How each column is taken from records, in the order of a record's fields."""
+
+
+def columns_of(records: Sequence[UserRecord]) -> RecordColumns:
+    """The records as columns."""
+    return records if isinstance(records, RecordColumns) else RecordColumns(records=records)
 
 
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
@@ -152,34 +244,39 @@ class RecordBatch(Generic[V_co]):
         return self.watermarks[-1] if self.watermarks else None
 
     @cached_property
-    def data(self) -> list[bytes]:
+    def columns(self) -> RecordColumns:
+        """The records as columns."""
+        return columns_of(self.records)
+
+    @property
+    def data(self) -> Sequence[bytes]:
         """Column: the payloads."""
-        return [record.data for record in self.records]
+        return self.columns.data
 
-    @cached_property
-    def partition_keys(self) -> list[str | None]:
+    @property
+    def partition_keys(self) -> Sequence[str | None]:
         """Column: partition keys; None where the service gave none."""
-        return [record.partition_key for record in self.records]
+        return self.columns.partition_keys
 
-    @cached_property
-    def explicit_hash_keys(self) -> list[str | None]:
+    @property
+    def explicit_hash_keys(self) -> Sequence[str | None]:
         """Column: explicit hash keys; only sub-records of aggregates have them."""
-        return [record.explicit_hash_key for record in self.records]
+        return self.columns.explicit_hash_keys
 
-    @cached_property
-    def sequence_numbers(self) -> list[str]:
+    @property
+    def sequence_numbers(self) -> Sequence[str]:
         """Column: sequence numbers."""
-        return [record.sequence_number for record in self.records]
+        return self.columns.sequence_numbers
 
-    @cached_property
-    def sub_sequence_numbers(self) -> list[int]:
+    @property
+    def sub_sequence_numbers(self) -> Sequence[int]:
         """Column: index within an aggregate, -1 outside."""
-        return [record.sub_sequence_number for record in self.records]
+        return self.columns.sub_sequence_numbers
 
-    @cached_property
-    def arrival_millis(self) -> list[int]:
+    @property
+    def arrival_millis(self) -> Sequence[int]:
         """Column: approximate arrival, epoch ms."""
-        return [int(record.arrival * 1000 + 0.5) for record in self.records]
+        return self.columns.arrival_millis
 
     @property
     def value_column(self) -> Sequence[V_co]:
@@ -220,10 +317,7 @@ class RecordBatch(Generic[V_co]):
 
     def with_data(self, payloads: Sequence[bytes]) -> RecordBatch[V_co]:
         """The same records with other payloads, whose sizes are the batch's `raw_bytes` from then on (P6)."""
-        records = [
-            msgspec.structs.replace(record, data=data) for record, data in zip(self.records, payloads, strict=True)
-        ]
-        return replace(self, records=records, raw_bytes=sum(map(len, payloads)))
+        return replace(self, records=self.columns.with_data(payloads), raw_bytes=sum(map(len, payloads)))
 
     @property
     def held_bytes(self) -> int:
@@ -247,9 +341,9 @@ class RecordBatch(Generic[V_co]):
             return self
         length = len(self.records)
         is_last = stop >= length
-        part = replace(
+        return replace(
             self,
-            records=self.records[start:stop],
+            records=self.columns[start:stop],
             read_position=self.position_after(stop),
             child_shards=self.child_shards if is_last else (),
             raw_count=_proportion(self.raw_count, start, stop, length),
@@ -259,9 +353,6 @@ class RecordBatch(Generic[V_co]):
             watermarks=None if self.watermarks is None else self.watermarks[start:stop],
             poisoned=_poisoned_in(self.poisoned, start, stop + is_last) if self.poisoned else (),
         )
-        if "arrival_millis" in self.__dict__:
-            part.__dict__["arrival_millis"] = self.arrival_millis[start:stop]
-        return part
 
 
 def _poisoned_in(poisoned: Sequence[PoisonedRecord], start: int, stop: int) -> tuple[PoisonedRecord, ...]:

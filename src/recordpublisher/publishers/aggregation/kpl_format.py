@@ -3,15 +3,14 @@
 import asyncio
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from itertools import compress, repeat
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any
 
-from ..records import UserRecord
+from ..records import MAGIC, UserRecord, to_millis
 from ..shards import hash_key_from
 from .loop_yielder import STEP, in_steps
 
-MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
 """Data, key indexes and explicit hash key indexes of sub-records."""
@@ -30,22 +29,26 @@ class SubRecords:
         self.partition_keys = partition_keys
         self.explicit_hash_keys = explicit_hash_keys
 
-    def user_records(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> list[UserRecord]:
-        """Those that are `owned` (None: all) as user records. `first`: the sub-sequence number of the first one.
+    def columns(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> Iterable[Sequence[Any]]:
+        """Those that are `owned` (None: all) as `COLUMNS`. `first`: the sub-sequence number of the first one.
 
         They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
         """
-        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
-        records = map(
-            UserRecord,
-            self.data,
-            repeat(record.sequence_number),
-            repeat(record.arrival),
-            [keys[index] for index in self.key_indexes],
-            repeat(None) if indexes is None else [None if at is None else hash_keys[at] for at in indexes],
-            range(first, first + len(self.data)),
+        count, keys, hash_keys, indexes = (
+            len(self.data),
+            self.partition_keys,
+            self.explicit_hash_keys,
+            self.hash_key_indexes,
         )
-        return list(records if owned is None else compress(records, owned))
+        columns: tuple[Sequence[Any], ...] = (
+            self.data,
+            [record.sequence_number] * count,
+            [to_millis(record.arrival)] * count,
+            [keys[index] for index in self.key_indexes],
+            [None] * count if indexes is None else [None if at is None else hash_keys[at] for at in indexes],
+            range(first, first + count),
+        )
+        return columns if owned is None else [list(compress(column, owned)) for column in columns]
 
     def has_all_keys(self) -> bool:
         """Whether every index is within its table. An explicit hash key index without a table is ignored."""

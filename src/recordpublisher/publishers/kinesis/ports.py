@@ -20,7 +20,7 @@ class ReadResponse:
     of the shard, together with `child_shards`. `millis_behind_latest` in ms, `wire_bytes` the size of the body in bytes.
     """
 
-    records: list[UserRecord]
+    records: Sequence[UserRecord]
     millis_behind_latest: int | None
     next_iterator: str | None = None
     continuation: str | None = None

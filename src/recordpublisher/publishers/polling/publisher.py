@@ -15,6 +15,7 @@ from ..clock import Clock
 from ..errors import ExpiredIteratorError, ResourceNotFoundError, ThrottledError, TransientError
 from ..kinesis.ports import ListingPort, PollingPort, ReadResponse
 from ..positions import SequenceNumber, StartingPosition, next_position
+from ..records import columns_of
 from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
@@ -22,7 +23,6 @@ from .config import PollingConfig
 from .rate_control import (
     MIN_CALL_INTERVAL_SECONDS,
     RecordSize,
-    key_bytes_of,
     next_read_at,
     read_limit,
     retry_pause_seconds,
@@ -96,7 +96,7 @@ class PollingRecordPublisher(RecordPublisher):
         """Hand the response's batches to the consumer. Resume only from the position that it returns (P1)."""
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
-        read_bytes = batches.raw_bytes + key_bytes_of(response.records)
+        read_bytes = batches.raw_bytes + columns_of(response.records).key_bytes
         is_empty_at_tip = not response.records and response.millis_behind_latest == 0
         interval = self._config.tip_interval_seconds if is_empty_at_tip else self._config.interval_seconds
         self._next_read_at = next_read_at(self._read_at, self._responded_at, interval, read_bytes)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ThrottledError, TransientError
-from ..records import UserRecord
 from ..service_limits import (
     GET_RECORDS_CALLS_PER_SECOND,
     GET_RECORDS_RECORDS,
@@ -41,11 +39,6 @@ class RecordSize:
         if raw_count == 0:
             return self
         return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
-
-
-def key_bytes_of(records: Sequence[UserRecord]) -> int:
-    """The bytes of partition keys, which the service counts besides the data."""
-    return len("".join([record.partition_key or "" for record in records]))
 
 
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.records import RecordColumns, UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard, is_valid_name
 
 from ..ports import ReadResponse
@@ -80,7 +80,7 @@ def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
     if body.ContinuationSequenceNumber:
         check_sequence_numbers(body.ContinuationSequenceNumber)
     return ReadResponse(
-        records=body.Records,
+        records=RecordColumns(records=body.Records),
         millis_behind_latest=body.MillisBehindLatest,
         next_iterator=body.NextShardIterator or None,
         continuation=body.ContinuationSequenceNumber or None,
