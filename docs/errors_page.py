@@ -18,6 +18,10 @@ LEFT_OUT = ("local/", "demo/", "testing/", "cli/doctor/", "publishers/errors.py"
 OWN = {name for name in rp.__all__ if name.endswith("Error")} - {"ConfigurationError"}
 WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisError)}
 LONGEST = 48
+FEWEST_WORDS = 3
+"""Nobody searches for a message with fewer words of its own; the classes are on the page."""
+UNLISTED = ("Commands", "A mistake in the library")
+"""Subjects whose messages are not shown: each says itself what to do, or nobody but us can do anything."""
 VARIES = "…"
 
 
@@ -250,13 +254,13 @@ def page() -> str:
     ]
     seen: set[str] = set()
     for subject in SUBJECTS:
-        texts = sorted(text for text in found if found[text] == subject)
+        texts = sorted(text for text in found if found[text] == subject and _is_listed(text, subject))
         lines = [f"- `{text}`" for text in texts if not any(_covers(other, text) for other in texts)]
         parts += [
             f"## {subject.title}",
             f"{_classes(subject, seen)} {subject.cause}",
             f"**What to do.** {subject.remedy}",
-            "\n".join(lines),
+            *(["\n".join(lines)] if lines else []),
         ]
     parts += [
         CODES.format(codes=_codes()),
@@ -264,6 +268,11 @@ def page() -> str:
         "<!-- made by docs/errors_page.py (make docs): change that file, not this page -->",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _is_listed(text: str, subject: Subject) -> bool:
+    is_told_apart = text in subject.further or len(re.findall(r"[a-zA-Z]{2,}", text)) >= FEWEST_WORDS
+    return is_told_apart and subject.title not in UNLISTED
 
 
 def _covers(other: str, text: str) -> bool:

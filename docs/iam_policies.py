@@ -109,7 +109,7 @@ ITEMS = (
 S3_OBJECTS = (
     Action("s3:GetObject", (OBJECTS,), "reads"),
     Action("s3:PutObject", (OBJECTS,), "writes, if nobody else has written"),
-    Action("s3:ListBucket", (BUCKET,), "lists; without it, S3 answers that a missing object is denied"),
+    Action("s3:ListBucket", (BUCKET,), "lists", without="S3 answers that a missing object is denied"),
 )
 LEFT = "only after a process has left the group or was lost"
 DELETE_ITEM = Action("dynamodb:DeleteItem", (TABLE,), "deletes what is no longer needed", without="items are left over")
@@ -192,7 +192,8 @@ FEATURES = {
 }
 NOT_CALLED = {
     "Encrypted streams": (
-        "The service calls KMS on behalf of the job. A stream with the key that AWS manages (`aws/kinesis`) needs nothing here.",
+        "The service calls KMS on behalf of the job: `Decrypt` for reading and writing, `GenerateDataKey` for writing. A stream with the "
+        "key that AWS manages (`aws/kinesis`) needs nothing here.",
         (
             Action("kms:Decrypt", (KEY,), "reading, and writing too"),
             Action("kms:GenerateDataKey", (KEY,), "writing, by the sink"),
@@ -203,7 +204,7 @@ WORDS = """The least rights for each feature; a job needs those of every feature
 the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy. Metrics, files,
 databases and the tracker need no rights.
 
-If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-each-action-is-for) says
+If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says
 otherwise. A test runs each feature under exactly this policy."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
@@ -230,13 +231,14 @@ def page() -> str:
     """The page as Markdown."""
     sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
     sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
-    rows = "\n".join(map(_row, _by_name(action for *_, actions in sections for action in actions)))
+    actions = _by_name(action for *_, actions in sections for action in actions)
+    rows = "\n".join(_row(action) for action in actions if action.rare or action.without)
     parts = ["# IAM policies", WORDS]
     for place, (title, words, actions) in enumerate(sections):
         same = next((other for other in sections[:place] if document(other[2]) == document(actions)), None)
         policy = f"The policy is that of *{same[0]}*." if same else f"```json\n{_compact(document(actions))}\n```"
         parts += [f"## {title}", words, policy]
-    return "\n\n".join([*parts, f"## What each action is for\n\n{rows}", NOTE]) + "\n"
+    return "\n\n".join([*parts, f"## What may be missing\n\n{rows}", NOTE]) + "\n"
 
 
 def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
