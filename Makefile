@@ -13,6 +13,7 @@ CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[serve
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
 SPARKS := 4.0.2 4.1.1
+NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/'
 
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -156,7 +157,7 @@ compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## on
 compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source, qubole's connector, and awslabs' if AWSLABS_JAR is its file: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
 	$(RESEARCH) compare.spark $(CLIENTS)
 
-spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## a short job reads and writes on older versions of PySpark: those of EMR 8 and Glue 6
+spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## older versions of PySpark, those of EMR 8 and Glue 6: a short job, kills, reshards
 	$(BIN)/pytest -p no:cacheprovider -m versions tests/plugins/spark
 
 peers: .venvs/peers/.installed  ## other clients, for benchmarks
@@ -223,7 +224,7 @@ $(DEMO)/.installed: pyproject.toml constraints.txt
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel
 	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/stored_wheels.cfg $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation -c constraints.txt -e ".[demo]"
 	cd $(DEMO)/lib/python3*/site-packages && rm -rf pyspark/jars/connect-repl pandas/tests pyarrow/tests
-	-$(DEMO)/bin/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/' $(DEMO)/lib src > /dev/null
+	-$(DEMO)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(DEMO)/lib src > /dev/null
 	touch $@
 
 servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with; pyright
@@ -253,6 +254,8 @@ $(SPARKS:%=.venvs/spark-%/.installed): .venvs/spark-%/.installed: pyproject.toml
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	grep -v -E '^(pyspark|py4j)==' constraints.txt > $(@D)/constraints.txt
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*
+	rm -f $(@D)/lib/python3*/site-packages/pyspark/python/lib/*.zip  # each process would compile PySpark anew
+	-$(@D)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(@D)/lib src > /dev/null
 	touch $@
 
 .venvs/spark-3/.installed: research/compare/spark/constraints.txt

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from recordpublisher.plugins.spark.columns.chosen_columns import chosen_columns
-from recordpublisher.plugins.spark.data_source import KinesisPartition, KinesisSource, KinesisStreamReader
+from recordpublisher.plugins.spark.data_source import KinesisSource
 from recordpublisher.plugins.spark.source.batch_claims import claim_store
 from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reader
+from recordpublisher.plugins.spark.stream_reader import KinesisPartition, QueryReader
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter, TaskCommitMessage
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.plugins.stores.read_claim_store import BatchId, ReadClaimStore
@@ -35,7 +36,7 @@ class KillableSource(KinesisSource):
         return KillableWriter(WriteOptions.parse(self.options), schema)
 
 
-class KillableReader(KinesisStreamReader):
+class KillableReader(QueryReader):
     """Reads as usual, and pauses before the read, before the claim, between claim and first row, and between the last row and the end."""
 
     def read(self, partition: KinesisPartition) -> Iterator[Any]:

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+import recordpublisher as rp
+
 from spark_jobs.killable_format import KillableSource, pause_while_armed
 
 ACTIONS = 3
@@ -38,7 +40,7 @@ def main() -> None:
     frame = session.readStream.format(job["form"]).options(**job["options"]).load()
     if job["sink"] == "kinesis":
         writer = frame.select("data", "partitionKey").writeStream.format("killable").options(**job["target"])
-        watch(started(writer.option("checkpointLocation", str(folder / "checkpoint")), job["finish"]))
+        run(writer.option("checkpointLocation", str(folder / "checkpoint")), job["finish"])
         return
     rows = frame.select("shardId", "sequenceNumber", f.get_json_object(f.col("data").cast("string"), "$.n").alias("n"))
     if job["form"] == "kinesis":  # that source has no pauses
@@ -48,13 +50,16 @@ def main() -> None:
         writer = writer.format("parquet").option("path", str(folder / "out"))
     else:
         writer = writer.foreachBatch(lambda batch, number: act(batch, number, folder))
-    watch(started(writer, job["finish"]))
+    run(writer, job["finish"])
 
 
-def started(writer: Any, finish: bool) -> Any:
-    query = (writer.trigger(availableNow=True) if finish else writer).start()
+def run(writer: Any, finish: bool) -> None:
+    if finish:
+        rp.spark.run_to_tips(writer.trigger(availableNow=True).start)
+        return
+    query = writer.start()
     print("started", flush=True)
-    return query
+    watch(query)
 
 
 def pausing(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyspark
 
+from processes.command_line import ROOT
 from processes.repeated_work import repeated
 from spark_jobs import killable_format, killable_job
 
@@ -23,9 +24,15 @@ JOB = Path(killable_job.__file__)
 WAIT_SECONDS = 300.0
 
 
+def python_of(version: str | None) -> str:
+    """That of an older PySpark, as `make spark-versions` installs it; None: this one."""
+    return sys.executable if version is None else str(ROOT / f".venvs/spark-{version}/bin/python")
+
+
 class Job:
     """A job that can be started again and again over one folder. `sink`: parquet, foreach (three actions a batch) or kinesis, which
-    needs the options of its `target`. `form`: the source, "killable", or "kinesis" with pauses after it.
+    needs the options of its `target`. `form`: the source, "killable", or "kinesis" with pauses after it. `version`: of an older PySpark;
+    with SPARK=4.0.2 in the environment all jobs run on that one.
     """
 
     def __init__(
@@ -36,9 +43,11 @@ class Job:
         master: str,
         target: dict[str, str] | None = None,
         form: str = "killable",
+        version: str | None = os.environ.get("SPARK"),
         **conf: str,
     ) -> None:
         self.folder = folder
+        self._python = python_of(version)
         self._given: dict[str, Any] = {
             "options": {**options, killable_format.FOLDER: str(folder)},
             "folder": str(folder),
@@ -53,7 +62,7 @@ class Job:
         last = {"maxRecordsPerBatch": "1000000"}
         options = {**self._given["options"], **(last if finish else {})}
         given = {**self._given, "options": options, "finish": finish}
-        return Running([sys.executable, str(JOB), json.dumps(given)], self.folder)
+        return Running([self._python, str(JOB), json.dumps(given)], self.folder)
 
     def finish(self) -> None:
         """Run to the tip as of now."""
@@ -79,8 +88,8 @@ class Running:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([paths, os.environ.get("PYTHONPATH", "")]),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_HOME": str(home_in(folder)),
+            "PYSPARK_PYTHON": command[0],
+            "SPARK_HOME": str(home_in(folder, command[0])),
         }
         with self._log.open("w") as errors:
             self.process = subprocess.Popen(
@@ -158,12 +167,14 @@ def kill_at(job: Job, place: str, chance: random.Random) -> None:
         running.disarm()
 
 
-def home_in(folder: Path) -> Path:
+def home_in(folder: Path, python: str) -> Path:
     """A separate Spark home: the workers of local-cluster write into it."""
     home = folder / "spark"
     if not home.exists():
         home.mkdir()
-        for entry in Path(pyspark.__file__).parent.iterdir():
+        older = Path(python).parents[1].glob("lib/python*/site-packages/pyspark")
+        package = Path(pyspark.__file__).parent if python == sys.executable else next(older)
+        for entry in package.iterdir():
             (home / entry.name).symlink_to(entry)
     return home
 

@@ -111,6 +111,10 @@ class SimulatedKinesis:
         old = self.shards[f"s/{shard_id}"]
         old.closed, old.children = True, children
 
+    def records(self) -> set[tuple[str, str]]:
+        """Shard key and sequence number of every record."""
+        return {(key, str(n + 1)) for key, simulated in self.shards.items() for n in range(len(simulated.times))}
+
     # the PlanningPort port
 
     def list_shards(self, stream: str) -> list[Shard]:

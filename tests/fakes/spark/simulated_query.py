@@ -17,6 +17,8 @@ from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from .simulated_kinesis import SimulatedKinesis
 
 T = TypeVar("T")
+Row = tuple[str, str, int]
+"""Shard key, sequence number, event time in ms."""
 
 
 class InlineCalls:
@@ -45,7 +47,7 @@ class SimulatedQuery:
     store: ReadClaimStore
     options: SparkOptions
     log: list[dict[str, object]] = field(default_factory=list)
-    rows: dict[int, list[tuple[str, str, int]]] = field(default_factory=dict)
+    rows: dict[int, list[Row]] = field(default_factory=dict)
     planner: QueryPlanner = field(init=False)
     read_task: Callable[[TaskPlan], bool] = lambda plan: True
 
@@ -87,16 +89,8 @@ class SimulatedQuery:
         """The tasks of the last planned batch."""
         return self.planner.partitions(BatchOffset.from_json(self.log[max(0, len(self.log) - 2)]), self.last)
 
-    def rows_of(self, plan: TaskPlan, sleep: Callable[[float], None] = time.sleep) -> list[tuple[str, str, int]]:
-        """Shard key, sequence number, event time in ms."""
-        batches = TaskRead(plan, self.store, self.kinesis.read, self.kinesis.clock, sleep).rows()
-        rows = []
-        for batch in batches:
-            columns = batch.to_pydict()
-            times = [round(each.timestamp() * 1000) for each in columns["eventTime"]]
-            keys = [f"{s}/{i}" for s, i in zip(columns["stream"], columns["shardId"], strict=True)]
-            rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
-        return rows
+    def rows_of(self, plan: TaskPlan, sleep: Callable[[float], None] = time.sleep) -> list[Row]:
+        return rows_of(plan, self.store, self.kinesis, sleep)
 
     def run(self, batches: int = 200, quiet_plans: int = 30) -> None:
         """Until nothing was planned `quiet_plans` times in a row (0.05 s each), or `batches` times at all."""
@@ -111,4 +105,17 @@ class SimulatedQuery:
         return [row[:2] for batch in sorted(self.rows) for row in self.rows[batch]]
 
     def expected(self) -> set[tuple[str, str]]:
-        return {(key, str(n + 1)) for key, each in self.kinesis.shards.items() for n in range(len(each.times))}
+        return self.kinesis.records()
+
+
+def rows_of(
+    plan: TaskPlan, store: ReadClaimStore, kinesis: SimulatedKinesis, sleep: Callable[[float], None] = time.sleep
+) -> list[Row]:
+    """Run a task."""
+    rows: list[Row] = []
+    for batch in TaskRead(plan, store, kinesis.read, kinesis.clock, sleep).rows():
+        columns = batch.to_pydict()
+        times = [round(event_time.timestamp() * 1000) for event_time in columns["eventTime"]]
+        keys = [f"{stream}/{shard}" for stream, shard in zip(columns["stream"], columns["shardId"], strict=True)]
+        rows += list(zip(keys, columns["sequenceNumber"], times, strict=True))
+    return rows

@@ -251,6 +251,14 @@ def test_a_call_without_an_answer_keeps_nobody_waiting_and_counts_as_an_outage(j
         let_pass(job, 2 * MAX_MS)
 
 
+def test_the_first_answer_of_a_process_waits_until_a_call_counts_as_an_outage(job):
+    job.batch()
+    clock = job.kinesis.clock
+    job.planner = QueryPlanner(job.planner.planner, NoAnswer(clock), clock.sleep)
+    took = seconds_of(job, lambda: job.planner.next_offset(job.last, None, is_first=True))
+    assert NO_ANSWER_SECONDS <= took < NO_ANSWER_SECONDS + 5
+
+
 def test_an_available_now_run_does_not_block_on_a_call_without_an_answer(job):
     job.batch()
     clock = job.kinesis.clock

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .listeners.consumer_deregistration import ConsumerDeregistration
     from .listeners.progress_listener import ProgressListener
+    from .repeated_runs import run_to_tips
     from .service.efo_consumers import deregister_consumers
 
 _LAZY = {
@@ -20,9 +21,10 @@ _LAZY = {
     "ProgressListener": ".listeners.progress_listener",
     "KinesisSource": ".data_source",
     "deregister_consumers": ".service.efo_consumers",
+    "run_to_tips": ".repeated_runs",
 }
 
-__all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers"]
+__all__ = ["ConsumerDeregistration", "KinesisSource", "ProgressListener", "deregister_consumers", "run_to_tips"]
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

@@ -5,12 +5,11 @@ Spark imports this module in several processes for each query. So what only one 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
@@ -27,16 +26,10 @@ from .options.unknown_options import (
     silence_where_writes_are_committed,
 )
 from .process.driver_errors import RefusedQuery, one_sentence
-from .process.python_worker import log_to_stderr, worker_loop
-from .source.offset import BatchOffset
-from .versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, check_reads_queries
+from .stream_reader import QueryReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from .batch_read.batch_reader import KinesisBatchReader
-    from .query_planner import QueryPlanner
-    from .source.task_read import TaskPlan
     from .writer.data_writers import KinesisBatchWriter, KinesisStreamWriter
 
 
@@ -88,8 +81,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def _query_reader(self, schema: Any) -> DataSourceStreamReader:
         from .columns.chosen_columns import chosen_columns
 
-        check_reads_queries()
-        return KinesisStreamReader(self.query_options(), chosen_columns(schema))
+        return QueryReader(self.query_options(), chosen_columns(schema))
 
     def query_options(self) -> SparkOptions:
         """The options of a query. Raises: ConfigurationError, also for those of a batch read."""
@@ -130,90 +122,3 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
             check_job(options)
         starts_by_shard(options.properties, options.streams)
         return replace(options, warnings=OptionWarnings(tuple(texts), self._has_warned))
-
-
-class KinesisPartition(InputPartition):  # type: ignore[misc]
-    """One task's plan, as Spark carries it."""
-
-    def __init__(self, plan: TaskPlan) -> None:
-        super().__init__(plan.name)
-        self.plan = plan
-
-
-class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Spark uses one class in two places: the driver plans with one instance, and each task reads with another."""
-
-    def __init__(self, options: SparkOptions, schema: pa.Schema) -> None:
-        self._options = options
-        self._schema = schema
-        self._planner: QueryPlanner | None = None
-
-    # --- on the driver ---------------------------------------------------------------------------------------------------------
-
-    @one_sentence()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint starts."""
-        return self._planning().initial_offset().to_json()
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
-        return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
-
-    @one_sentence()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The plan of the next batch, or `start` when there is none."""
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._planning().next_offset(BatchOffset.from_json(start), rows).to_json()
-
-    @one_sentence()
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """The tasks of the batch that `end` plans, after that of `start`."""
-        plans = [
-            KinesisPartition(plan)
-            for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
-        ]
-        worker_loop().freeze_heap()
-        return plans
-
-    @one_sentence()
-    def commit(self, end: dict[str, Any]) -> None:
-        """Spark has committed the batch of `end`; old claims are removed in the background."""
-        worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
-        return self._planning().figures()
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stop at the tips as of now."""
-        self._planning().prepare_available_now()
-
-    def stop(self) -> None:
-        """Does nothing: Spark does not call it when a query stops."""
-
-    # --- in a task -------------------------------------------------------------------------------------------------------------
-
-    def read(self, partition: KinesisPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches."""
-        from .columns.reused_memory import ReusedMemory
-        from .source.batch_claims import claim_store
-        from .source.task_read import TaskRead, shard_reader
-
-        plan = partition.plan
-        with one_sentence():
-            read = shard_reader(self._options, plan.consumer_arns)
-            memory = ReusedMemory.of_process()
-            yield from TaskRead(plan, claim_store(self._options), read, schema=self._schema, memory=memory).rows()
-
-    def _planning(self) -> QueryPlanner:
-        if self._planner is None:
-            from .query_planner import QueryPlanner
-            from .service.kinesis_service import KinesisService
-            from .source.batch_claims import claim_store
-            from .source.batch_planner import BatchPlanner
-
-            log_to_stderr()
-            self._options.warnings.tell()
-            service, store = KinesisService(self._options), claim_store(self._options)
-            self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
-        return self._planner

@@ -147,14 +147,16 @@ class QueryPlanner:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
         self.planner.prepare_available_now()
 
-    def next_offset(self, start: BatchOffset, limit: int | None) -> BatchOffset:
+    def next_offset(self, start: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
         """The plan of the next batch; `start` when there is none now (Spark calls again) or, for AvailableNow, none any more.
 
+        `is_first`: Spark may not call again, so there is a plan unless a service is away, also when nothing is known to be new; and a call
+        that runs is waited for, until it counts as an outage.
         Raises: OutageError; every error that is no outage, at once.
         """
         until, found_new = self._now() + ANSWER_SECONDS, False
         while True:
-            step = self._step(start, limit, until, found_new)
+            step = self._step(start, limit, until, found_new or is_first)
             if isinstance(step, BatchOffset):
                 return step
             if step is Decision.FINISH:
@@ -162,9 +164,11 @@ class QueryPlanner:
             found_new = self._wait(step)
             if found_new:
                 continue
+            is_late, is_away = self._now() >= until, self.outage is not None
             if not self.planner.is_available_now:
-                return start
-            if self._now() >= until and (step is None or self.outage is not None):
+                if not is_first or (is_late and (is_away or step is not None)):
+                    return start
+            elif is_late and (is_away or step is None):
                 return replace(start, waits=start.waits + 1)
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:

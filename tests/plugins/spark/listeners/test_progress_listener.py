@@ -50,6 +50,11 @@ def test_figures_are_in_base_units_and_unknown_ones_have_no_line(listener):
     assert not [name for name, _ in found if "watermark" in name]
 
 
+def test_spark_4_0_and_4_1_show_an_offset_that_carries_the_figures(listener):
+    listener.onQueryProgress(progress_of("orders", {"plan": "a", "batch": 8, "globalWatermark": 1, "figures": FIGURES}))
+    assert read(listener)["recordpublisher_spark_records_total", "orders"] == 12
+
+
 def test_a_query_without_a_name_has_its_id_and_one_that_ended_is_gone(listener):
     listener.onQueryProgress(progress_of(None, {**FIGURES, "outage": {"service": "Kinesis"}}))
     assert read(listener)["recordpublisher_spark_outage", "id-1"] == 1

@@ -1,4 +1,4 @@
-"""Older versions of PySpark, as EMR 8 and Glue 6 have them: batch reads and all writing work, a query that reads is refused."""
+"""Older versions of PySpark, as EMR 8 and Glue 6 have them: batch reads, writing, and queries, also after kills and reshards."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import os
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from processes.command_line import ROOT
+from spark_jobs.kills import Job, producing, python_of
 from spark_jobs.queries import WAIT_SECONDS
 
 pytestmark = [pytest.mark.versions, pytest.mark.timeout(3 * WAIT_SECONDS)]
 JOB = Path(__file__).parent / "versions_job.py"
+VERSIONS = ["4.0.2", "4.1.1"]
 
 
-@pytest.mark.parametrize("version", ["4.0.2", "4.1.1"])
-def test_a_short_job_reads_and_writes_and_a_query_is_refused_in_one_sentence(kinesis, tmp_path, version):
-    python = str(ROOT / f".venvs/spark-{version}/bin/python")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_short_job_reads_writes_and_runs_queries(kinesis, tmp_path, version):
+    python = python_of(version)
     source, target = kinesis("versions-in"), kinesis("versions-out")
     source.put(50)
-    access = source.served.endpoint.properties()
+    access = {**source.served.endpoint.properties(), "flink.stream.initpos": "TRIM_HORIZON"}
     options = ({**access, "stream": source.name}, {**access, "stream": target.name}, str(tmp_path))
     environment = {**os.environ, "PYSPARK_PYTHON": python}
     command = [python, str(JOB), json.dumps(options)]
@@ -33,6 +35,24 @@ def test_a_short_job_reads_and_writes_and_a_query_is_refused_in_one_sentence(kin
     assert (told["version"], told["rows"]) == (version, 50)
     assert sorted(row["n"] for row in written if isinstance(row, dict)) == list(range(50))
     assert sorted(row for row in written if isinstance(row, int)) == list(range(5))
-    words = f"setting 'pyspark' has the value '{version}'; a query that reads needs a newer one"
+    assert sorted(number for batch in told["batches"] for number in batch) == sorted([*range(50)] * 2)
+    words = "triggerAvailableNowWrapper.enabled' has the value 'true'; with it PySpark 4.0 and 4.1 ask"
     assert words in told["refused"].splitlines()[0]
     assert len(told["refused"].splitlines()) < 20, "what Spark adds is its plan"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_row_once_after_kills_and_a_reshard(kinesis, tmp_path, version):
+    stream = kinesis("versions-killed", 3)
+    job = Job(stream.options(tmp_path, maxRecordsPerBatch=5000), tmp_path, "foreach", "local[2]", version=version)
+    with producing(stream):
+        for place in ("claimed", "acted"):
+            with job.start() as running:
+                running.wait_for_lines(3)
+                stream.split(0)
+                running.pause_at(place)
+                running.kill()
+                running.disarm()
+    job.finish()
+    for output in sorted(tmp_path.glob("out-*")):
+        assert sorted(map(int, pq.read_table(output, partitioning=None)["n"].to_pylist())) == list(range(stream.count))

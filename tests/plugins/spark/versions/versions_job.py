@@ -1,12 +1,15 @@
-"""A job that also older versions of PySpark run: it reads a stream, writes rows and those of a query into another, starts a query."""
+"""A job that also older versions of PySpark run: it reads a stream, writes rows into another, and runs queries of both kinds."""
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
+
+import recordpublisher as rp
 
 CONF = {
     "spark.driver.host": "127.0.0.1",
@@ -15,6 +18,7 @@ CONF = {
     "spark.task.maxFailures": "1",
     "spark.python.authenticate.socketTimeout": "120s",
 }
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 def main() -> None:
@@ -33,15 +37,29 @@ def main() -> None:
     query = texts.writeStream.format("kinesis").options(**written).option("checkpointLocation", f"{folder}/written")
     query.trigger(availableNow=True).start().awaitTermination()
 
-    refused = ""
+    batches: list[list[int]] = []
     frame = session.readStream.format("kinesis").options(**read, metadataLocation=f"{folder}/claims").load()
-    try:
-        query = frame.writeStream.format("noop").option("checkpointLocation", f"{folder}/read").start()
-        query.awaitTermination()
-    except Exception as error:
-        refused = str(error)
-    print(json.dumps({"version": pyspark.__version__, "rows": rows.count(), "refused": refused}))
+    writer = frame.writeStream.option("checkpointLocation", f"{folder}/read").trigger(availableNow=True)
+    writer = writer.foreachBatch(
+        lambda batch, _: batches.append([json.loads(row.data)["n"] for row in batch.collect()])
+    )
+    runs = rp.spark.run_to_tips(writer.start)
+    rows.write.format("kinesis").mode("append").options(**read).save()
+    session.conf.set(WRAPPER, "true")
+    refused = error_of(writer)
+    session.conf.set(WRAPPER, "false")
+    runs += rp.spark.run_to_tips(writer.start)
+    told = {"version": pyspark.__version__, "rows": rows.count(), "batches": batches, "refused": refused, "runs": runs}
+    print(json.dumps(told))
     session.stop()
+
+
+def error_of(writer: Any) -> str:
+    try:
+        writer.start().awaitTermination()
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":

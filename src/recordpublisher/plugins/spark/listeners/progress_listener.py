@@ -153,9 +153,10 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
 
 def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """The figures that this source reports; None for the offset of another one."""
+    """The figures that this source reports, with Spark 4.0 and 4.1 inside an offset; None for the offset of another one."""
     try:
-        figures = json.loads(latest_offset or "null")
+        reported = json.loads(latest_offset or "null")
     except ValueError:
         return None
+    figures = reported.get("figures", reported) if isinstance(reported, dict) else None
     return figures if isinstance(figures, dict) and {"batch", "globalWatermark"} <= figures.keys() else None

@@ -10,32 +10,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from recordpublisher.plugins.spark.source.offset import BatchOffset
-from recordpublisher.publishers.shards import Shard
 
 from fakes.spark.queries import IDLE, LOOKAHEAD, options, spread
-from fakes.spark.simulated_kinesis import ManualClock, MemoryClaims, SimulatedKinesis
+from fakes.spark.simulated_kinesis import MemoryClaims
 from fakes.spark.simulated_query import SimulatedQuery
-
-event_times = st.lists(st.integers(0, 20_000), max_size=25)
-
-
-@st.composite
-def worlds(draw: st.DrawFn, resharded: bool = True) -> SimulatedKinesis:
-    """Some shards, some of them split or merged, event times out of order by up to 500 ms."""
-    kinesis = SimulatedKinesis(clock=ManualClock(), out_of_orderness=500)
-    roots = [f"r{n}" for n in range(draw(st.integers(1, 4)))]
-    for name in roots:
-        steps = draw(event_times)
-        kinesis.add(name, [max(0, time - draw(st.integers(0, 500))) for time in sorted(steps)])
-    if resharded and draw(st.booleans()):
-        children = [kinesis.add(f"c{n}", sorted(draw(event_times)), ("r0",)) for n in range(2)]
-        kinesis.close("r0", *(children if draw(st.booleans()) else ()))
-        kinesis.discovered = children
-    if resharded and len(roots) > 2 and draw(st.booleans()):
-        merged = kinesis.add("m", sorted(draw(event_times)), ("r1", "r2"))
-        kinesis.close("r1", merged)
-        kinesis.close("r2", merged)
-    return kinesis
+from fakes.spark.worlds import check_exactly_once, worlds
 
 
 @pytest.mark.slow
@@ -49,7 +28,7 @@ def test_every_record_comes_once_in_order_whatever_restarts(kinesis, limit, task
             job.restart()
         if chance.random() < 0.3 and len(job.log) > 1:
             job.run_again()
-    check_exactly_once(job)
+    check_exactly_once(job.delivered(), job.kinesis)
 
 
 @pytest.mark.slow
@@ -60,7 +39,7 @@ def test_alignment_respects_the_lookahead_and_never_stalls(kinesis, lookahead, t
     job = SimulatedQuery(kinesis, MemoryClaims(), aligned)
     for _ in range(300):
         job.batch()
-    check_exactly_once(job)
+    check_exactly_once(job.delivered(), job.kinesis)
     values = [BatchOffset.from_json(entry).global_watermark for entry in job.log]
     known = [value for value in values if value is not None]
     assert known == sorted(known)
@@ -124,21 +103,3 @@ def take_committed(job: SimulatedQuery, taken: dict[int, list[tuple[str, str, in
     for batch, rows in job.rows.items():
         if batch < job.last.batch:
             taken.setdefault(batch, rows)
-
-
-def check_exactly_once(job: SimulatedQuery) -> None:
-    delivered = job.delivered()
-    assert len(delivered) == len(set(delivered))
-    assert set(delivered) == job.expected()
-    for key in job.kinesis.shards:
-        numbers = [int(sequence) for shard, sequence in delivered if shard == key]
-        assert numbers == sorted(numbers)
-    for each in job.kinesis.shards.values():
-        for parent in each.shard.parents:
-            check_parent_first(delivered, f"s/{parent}", each.shard)
-
-
-def check_parent_first(delivered: list[tuple[str, str]], parent: str, child: Shard) -> None:
-    places = {key: [n for n, row in enumerate(delivered) if row[0] == key] for key in (parent, child.key)}
-    if places[parent] and places[child.key]:
-        assert max(places[parent]) < min(places[child.key])

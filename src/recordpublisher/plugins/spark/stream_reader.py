@@ -1,0 +1,159 @@
+"""The readers of a query: `ReaderWithStart` for Spark 4.2 and newer, `ReaderWithoutStart` for 4.0 and 4.1.
+
+Spark uses one class in two places: the driver plans with one instance, and each task reads with another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from recordpublisher.publishers.clock import SystemClock
+
+from .options.spark_options import SparkOptions
+from .process.driver_errors import one_sentence
+from .process.python_worker import log_to_stderr, worker_loop
+from .remembered_start import RememberedStart
+from .source.offset import BatchOffset
+from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .query_planner import QueryPlanner
+    from .source.task_read import TaskPlan
+
+
+class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """One task's plan, as Spark carries it."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan.name)
+        self.plan = plan
+
+
+class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """What the readers for all versions have in common: everything but how Spark asks for the next offset."""
+
+    def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
+        """`planner` is for tests."""
+        self._options = options
+        self._schema = schema
+        self._planner = planner
+
+    # --- on the driver ---------------------------------------------------------------------------------------------------------
+
+    @one_sentence()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        """The tasks of the batch that `end` plans, after that of `start`."""
+        plans = [
+            KinesisPartition(plan)
+            for plan in self._planning().partitions(BatchOffset.from_json(start), BatchOffset.from_json(end))
+        ]
+        worker_loop().freeze_heap()
+        return plans
+
+    @one_sentence()
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has committed the batch of `end`; old claims are removed in the background."""
+        worker_loop().start(asyncio.to_thread(self._planning().commit, BatchOffset.from_json(end)))
+
+    def stop(self) -> None:
+        """Does nothing: Spark does not call it when a query stops."""
+
+    def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
+        """The plan of the next batch of at most `rows`, or `start` as it is when there is none: Spark compares texts."""
+        before = BatchOffset.from_json(start)
+        planned = self._planning().next_offset(before, rows, is_first=is_first)
+        return start if planned is before else planned.to_json()
+
+    def _planning(self) -> QueryPlanner:
+        if self._planner is None:
+            from .query_planner import QueryPlanner
+            from .service.kinesis_service import KinesisService
+            from .source.batch_claims import claim_store
+            from .source.batch_planner import BatchPlanner
+
+            log_to_stderr()
+            self._options.warnings.tell()
+            service, store = KinesisService(self._options), claim_store(self._options)
+            self._planner = QueryPlanner(BatchPlanner(self._options, service, store))
+        return self._planner
+
+    # --- in a task -------------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: KinesisPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches."""
+        from .columns.reused_memory import ReusedMemory
+        from .source.batch_claims import claim_store
+        from .source.task_read import TaskRead, shard_reader
+
+        plan = partition.plan
+        with one_sentence():
+            read = shard_reader(self._options, plan.consumer_arns)
+            memory = ReusedMemory.of_process()
+            yield from TaskRead(plan, claim_store(self._options), read, schema=self._schema, memory=memory).rows()
+
+
+class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """For Spark 4.2 and newer, which asks for an offset after the one where it stands, up to a limit of rows."""
+
+    @one_sentence()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint starts."""
+        return self._planning().initial_offset().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Admission control by records. Spark knows one limit at a time, so bytes are limited in the plans of the tasks."""
+        return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
+
+    @one_sentence()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The plan of the next batch, or `start` when there is none."""
+        return self._next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Figures of the last plan. Spark shows them as `latestOffset` in the query's progress; a source has no other place for them."""
+        return self._planning().figures()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Stop at the tips as of now."""
+        self._planning().prepare_available_now()
+
+
+class ReaderWithoutStart(KinesisStreamReader):
+    """For Spark 4.0 and 4.1: where the query stands is remembered, and each plan limits its rows.
+
+    These versions show as `latestOffset` in the progress what they were given here, so a plan carries the figures.
+    """
+
+    def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
+        super().__init__(options, schema, planner)
+        self._start = RememberedStart()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """What the first batch of a query follows. Spark asks when that is planned, or runs again: nothing depends on it."""
+        return BatchOffset.unlisted(SystemClock().now_ms()).to_json()
+
+    @one_sentence()
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The plan of the next batch, or the offset of before when there is none."""
+        start = self._start.offset or self._planning().initial_offset().to_json()
+        offset = self._next_offset(start, self._options.max_records, is_first=not self._start.has_planned)
+        if offset is not start:
+            offset["figures"] = self._planning().figures()
+        self._start.on_planned(offset)
+        return offset
+
+    @one_sentence()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
+        """The tasks of the batch that `end` plans, after that of `start`."""
+        self._start.on_partitions(start, end)
+        return [] if start == end else super().partitions(start, end)
+
+
+QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
+"""The one for this version of Spark."""
