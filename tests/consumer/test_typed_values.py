@@ -179,3 +179,14 @@ def test_a_property_that_names_none_says_what_is_valid(name):
         ConfigurationError, match=r"flink\.deserializer.*module:name, of a type that JSON is decoded into"
     ):
         built(name)
+
+
+def test_each_stream_may_have_a_deserialiser_of_its_own():
+    by_stream = deserializer_of({"orders": int, "clicks": lambda record: record.data})
+
+    def values(stream):
+        return by_stream.values(rp.RecordBatch(rp.Shard(stream, "a"), [rp.UserRecord(b"5", "1")]))
+
+    assert (values("orders"), values("clicks")) == ([5], [b"5"])
+    with pytest.raises(ValueError, match="no deserializer for the stream views"):
+        values("views")

@@ -1,4 +1,4 @@
-"""The five short programs are as short as they claim, and each does what its page says."""
+"""The six short programs are as short as they claim, and each does what its page says."""
 
 import re
 
@@ -19,6 +19,7 @@ MOST_LINES = {
     "JSON into PostgreSQL, exactly once": 10,
     "Two streams by enhanced fan-out": 6,
     "A function for each record": 8,
+    "Three streams, a handler each": 23,
     "A unit test": 7,
 }
 DATABASE = "postgresql://loader@db.example/shop"
@@ -30,9 +31,10 @@ def title(section):
 
 @pytest.fixture
 def _streams(monkeypatch):
-    with serve_in_thread(streams={"orders": 1, "clicks": 1}) as served:
+    with serve_in_thread(streams={"orders": 1, "clicks": 1, "refunds": 1}) as served:
         served.stream("orders").put(*({"order": number} for number in range(3)), key="customer-1")
         served.stream("clicks").put({"click": 0})
+        served.stream("refunds").put({"refund": 7})
         for name, value in sdk_environment(served).items():
             monkeypatch.setenv(name, value)
         yield
@@ -47,7 +49,7 @@ def database(request):
         yield uri
 
 
-def test_there_are_five():
+def test_there_are_six():
     assert [title(section) for section in SECTIONS] == list(MOST_LINES)
 
 

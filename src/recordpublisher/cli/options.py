@@ -1,5 +1,6 @@
 """Options that several commands share: the job's properties, and how to reach the service."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROV
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import knows_any
 
+_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Pairs = Annotated[
     list[str] | None,
     typer.Option("-p", "--property", metavar="KEY=VALUE", help="A property; may be repeated, and overrides the file."),
@@ -34,6 +36,11 @@ def _no_job(given: str) -> str:
     return given
 
 
+def is_python_job(given: str) -> bool:
+    """Whether an argument looks like `module:name`; a path of Windows does not."""
+    return _PROGRAM.fullmatch(given) is not None and not Path(given).exists()
+
+
 def is_job(given: str) -> bool:
     """Whether an argument names a job's properties file, and not a stream."""
     return given.endswith(".properties") or Path(given).is_file()
@@ -50,6 +57,9 @@ JobOrStream = Annotated[
     str, typer.Argument(help="A stream's name or ARN, or a job's properties.", metavar="STREAM|JOB.properties")
 ]
 Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
+JobOrProgram = Annotated[
+    str, typer.Argument(metavar="JOB.properties|MODULE:NAME", help="The job's properties, or a program's DataFetcher.")
+]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 

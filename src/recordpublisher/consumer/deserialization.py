@@ -92,16 +92,39 @@ class CallableDeserializer:
         return values
 
 
-DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str
-"""A type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`."""
+class StreamDeserializer:
+    """A deserialiser for each stream, by its name."""
+
+    def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
+        self._by_stream = by_stream
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """By that of the batch's stream. Raises: ValueError for a stream without one."""
+        if batch.stream not in self._by_stream:
+            raise ValueError(f"there is no deserializer for the stream {batch.stream}")
+        return self._by_stream[batch.stream].values(batch)
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Wait for what that of the batch's stream needs."""
+        deserializer: object = self._by_stream.get(batch.stream)
+        if isinstance(deserializer, PreparedDeserializer):
+            await deserializer.prepare(batch)
+
+
+DeserializerArgument = type[V] | types.UnionType | Deserializer[V] | Callable[[Record], V] | str | Mapping[str, Any]
+"""A type that JSON is decoded into; an object such as `rp.Avro(...)`; a plain function of a Record; a name for `flink.deserializer`;
+or a mapping with one of them for each stream."""
 
 
 def deserializer_of(given: Any) -> Deserializer:
-    """The deserialiser for the argument of that name: a type that JSON is decoded into, an object with a method `values`, or a function.
+    """The deserialiser for the argument of that name: a type that JSON is decoded into, an object with a method `values`, a function,
+    or a mapping with one for each stream.
 
     Raises: ConfigurationError.
     """
     if is_type(given):
         return Json(given)
+    if isinstance(given, Mapping) and given:
+        return StreamDeserializer({stream: deserializer_of(each) for stream, each in given.items()})
     has_values = callable(getattr(given, "values", None)) and not isinstance(given, Mapping)
     return given if has_values else CallableDeserializer(given)

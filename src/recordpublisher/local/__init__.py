@@ -14,7 +14,7 @@ from .server_thread import LocalKinesisThread, LocalStream, serve_in_thread
 from .streams.account import Account, Delays
 
 if TYPE_CHECKING:
-    from .in_memory_transport import MemoryTransport
+    from .in_memory_transport import MemoryTransport, in_memory
 
 __all__ = [
     "LocalKinesis",
@@ -31,13 +31,14 @@ __all__ = [
     "FaultRule",
     "Account",
     "MemoryTransport",
+    "in_memory",
     "StreamFault",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "MemoryTransport":
+    if name not in ("MemoryTransport", "in_memory"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .in_memory_transport import MemoryTransport  # brings the client's side, which a server does not need
+    from . import in_memory_transport  # brings the client's side, which a server does not need
 
-    return MemoryTransport
+    return getattr(in_memory_transport, name)

@@ -1,7 +1,8 @@
 """MemoryTransport: connects the real client to the endpoint's operations without a socket, also on virtual time."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import formatdate
 from types import SimpleNamespace
@@ -10,16 +11,34 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
+from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
 from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
 
 from .api_errors import ApiError
+from .clock import SystemClock
 from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from .event_writer import write_events
-from .streams.account import Account
+from .streams.account import Account, Delays
 
 BUFFER_BYTES = 1 << 16
 """What a connection buffers between writer and reader, as a socket does."""
+
+
+@contextmanager
+def in_memory(streams: Mapping[str, int], *, region: str = "us-east-1") -> Iterator[Account]:
+    """Have all that is started in the block read and write an account in this process, without a port: `streams` by name, with shards.
+
+    `account.find("orders").put(b"...", "key")` puts a record. For tests of a job, on any event loop.
+    """
+    account = Account(SystemClock(), region, Delays(), None)
+    for name, shard_count in streams.items():
+        account.create_stream(name, shard_count)
+    token = TRANSPORTS.set(lambda: MemoryTransport(account))
+    try:
+        yield account
+    finally:
+        TRANSPORTS.reset(token)
 
 
 class MemoryTransport:

@@ -1,12 +1,13 @@
 """`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,14 +20,24 @@ from recordpublisher.plugins.runtime.jobs.outage_retries import with_outage_retr
 from recordpublisher.plugins.runtime.jobs.progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import log_fields
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import for_log, was_logged
 
 from ..execution import arguments_as_options, one_line
 from ..logs import TextLines, given_log_options, logs_json
-from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import (
+    Endpoint,
+    JobOrProgram,
+    Pairs,
+    Profile,
+    Region,
+    is_python_job,
+    read_properties,
+    search_current_folder,
+)
+from .reload import run_reloading
 
 log = logging.getLogger("recordpublisher.run")
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
@@ -34,7 +45,7 @@ _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 def run(
     context: typer.Context,
-    job: Job,
+    job: JobOrProgram,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,
@@ -62,6 +73,15 @@ def run(
             metavar="PORT", min=0, max=65_535, help="The same, on this port. --dashboard alone takes a free one."
         ),
     ] = None,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="For development: start again, at the same position, when a file of this folder changes."
+        ),
+    ] = False,
+    default_state: Annotated[
+        str | None, typer.Option(hidden=True, help="flink.state.uri of a job without one.")
+    ] = None,
     supervised: Annotated[
         int | None,
         typer.Option(hidden=True, help="Take properties and the end from a supervisor; report to this descriptor."),
@@ -72,6 +92,9 @@ def run(
 ) -> None:
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
+    Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
+    yields one. Options and -p are above its own settings.
+
     An outage of service, state store or database is outlasted for about 15 minutes, also at the start, unless the job sets retries
     (flink.shard.getrecords.maxretries). A host that DNS does not know ends the start after seconds.
 
@@ -81,6 +104,8 @@ def run(
 
     Example: recordpublisher run job.properties
     """
+    if reload:
+        raise typer.Exit(run_reloading([word for word in sys.argv[1:] if word != "--reload"]))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # nothing has begun yet; the job sets its own handler
 
     if subtask is not None or parallelism == 1:
@@ -91,17 +116,51 @@ def run(
         if supervised is not None and subtask is not None:
             _run_as_subtask(subtask, parallelism, supervised, metrics_folder)
         else:
-            properties = read_properties(job, pairs, region, endpoint, profile)
-            properties = with_outage_retries(_with_assignment(properties, elastic, parallelism))
+            is_program = is_python_job(job)
+            properties = read_properties(None if is_program else Path(job), pairs, region, endpoint, profile)
+            if is_program:
+                _refuse_subtasks(job, parallelism, subtask)
+
+            def changed(given: Properties) -> Properties:
+                if default_state is not None and not given.is_set(STATE_URI):
+                    given = given.merged({STATE_URI.key: default_state})
+                return with_outage_retries(_with_assignment(given, elastic, parallelism))
+
             options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
-            asyncio.run(_run(properties, job, parallelism, subtask, options, console, exporters))
+            if is_program:
+                change = functools.partial(_of_program, properties, changed)
+                asyncio.run(_run_program(job, change, console, exporters))
+            else:
+                asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, options, console, exporters))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise
         # the sink is the user's: its errors are reported like the library's, and with the calls that led to them
         log_traceback(error)
         raise RecordPublisherError(one_line(error)) from error
+
+
+def _of_program(options: Properties, changed: Callable[[Properties], Properties], given: Properties) -> Properties:
+    """The properties of a program's job, with the options of the command over them."""
+    return changed(given.merged(dict(options.items())))
+
+
+def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:
+    """Raises: ConfigurationError for --parallelism and --subtask: the job's own process is the only one."""
+    if parallelism > 1 or subtask is not None:
+        reason = f"{job} is a program; --elastic shares its shards between processes"
+        raise ConfigurationError("--parallelism" if parallelism > 1 else "--subtask", parallelism, "1", reason=reason)
+
+
+async def _run_program(
+    job: str, change: Callable[[Properties], Properties], console: object, exporters: list[MetricsExporter]
+) -> None:
+    from recordpublisher.plugins.runtime.jobs.python_job import run_python_job
+
+    meter = JobProgressMeter(time.monotonic())
+    with progress_shown(meter, console):
+        await run_python_job(job, change, meter.update, exporters)
 
 
 def log_traceback(error: Exception) -> None:

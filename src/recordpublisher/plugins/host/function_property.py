@@ -20,13 +20,17 @@ def imported_function(properties: Properties, declared: Property[str | None], va
 
 def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
     """Import what the property names. Raises: ConfigurationError that says what is `valid`."""
-    path = properties.value(declared)
+    return imported(properties.value(declared), declared.key, valid)
+
+
+def imported(path: str | None, key: str, valid: str) -> Any:
+    """Import what `module:name` names. Raises: ConfigurationError that names the `key`, and says what is `valid`."""
     module, _, name = (path or "").partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything
         reason = str(error) if isinstance(error, (ImportError, AttributeError, ValueError)) else repr(error)
-        raise ConfigurationError(declared.key, path, valid, reason=reason) from error
+        raise ConfigurationError(key, path, valid, reason=reason) from error
 
 
 def import_check(function: Callable[..., Any]) -> Check:

@@ -6,7 +6,8 @@ It is the only place that wires the layers together. The reading itself is done 
 from __future__ import annotations  # the reference and help() show types by their names
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
@@ -31,6 +32,7 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 
 from ..host.build_from_properties import (
@@ -51,6 +53,10 @@ from .stream_lister import StreamLister
 from .stream_names import StreamNames, StreamsArgument
 
 log = logging.getLogger("recordpublisher.fetcher")
+OF_COMMAND: ContextVar[Callable[[Properties], Properties]] = ContextVar(
+    "recordpublisher_of_command", default=lambda given: given
+)
+"""Changes the properties of a fetcher that a program makes for `recordpublisher run`: by the options of the command."""
 
 
 class DataFetcher(Generic[V]):
@@ -91,7 +97,8 @@ class DataFetcher(Generic[V]):
         registry: Registry | None = None,
         **settings: Unpack[JobSettings],
     ) -> None:
-        given = checked_properties(properties, settings, sink=sink, deserializer=deserializer)
+        given = OF_COMMAND.get()(checked_properties(properties, settings, sink=sink, deserializer=deserializer))
+        self.properties = given
         names = StreamNames(streams)
         snapshots = checked_snapshots(restore)
         check_subtask(subtask, parallelism)

@@ -1,7 +1,8 @@
 """KinesisClient: implements the ports of `ports.py` with the AWS SDK."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -38,6 +39,8 @@ from .stream_transports import OneTransport, StreamTransports
 
 log = logging.getLogger("recordpublisher.kinesis")
 
+TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
+"""Makes the transports of the clients that are made in a context: for tests, by `recordpublisher.local.in_memory`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,6 +60,8 @@ class KinesisClient:
         """
         streams = tuple(streams)
         self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
+        make = TRANSPORTS.get()
+        transport = make() if transport is None and make is not None else transport
         self._transports = StreamTransports(properties, streams) if transport is None else OneTransport(transport)
         self._read_buffer = bytearray(SUBSCRIPTION_BUFFER_BYTES)
 

@@ -47,7 +47,18 @@ async def run_subtask(
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
         log.warning("%s", words)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
+    await run_fetcher(fetcher, parallelism, report, exporters, supervisor)
 
+
+async def run_fetcher(
+    fetcher: DataFetcher,
+    parallelism: int,
+    report: Callable[[SubtaskProgress], None],
+    exporters: Sequence[MetricsExporter],
+    supervisor: int | None = None,
+) -> None:
+    """The same for a fetcher that was made, and not opened."""
+    properties, subtask = fetcher.properties, fetcher.subtask
     draining = asyncio.Event()
     opening: asyncio.Task[DataFetcher] | None = None
     telling: list[asyncio.Task[None]] = []

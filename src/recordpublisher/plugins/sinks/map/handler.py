@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock, observed_timeout
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction
 
 from .handler_argument import argument_of
@@ -64,6 +65,30 @@ class Handler:
         """Take no more calls. A call in a thread goes on until it returns; nobody waits for it."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class StreamHandlers:
+    """A handler for the records of each stream, by its name."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+
+    def check(self, streams: Sequence[str]) -> None:
+        """Raises: ConfigurationError for a stream without a handler."""
+        if missing := sorted(set(streams) - self._handlers.keys()):
+            raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
+
+    async def call(self, record: Record) -> Any:
+        """Call that of the record's stream. Raises: as `Handler.call`; SinkError for a stream that came without a handler."""
+        handler = self._handlers.get(record.stream)
+        if handler is None:
+            raise SinkError(f"there is no handler for the stream {record.stream}")
+        return await handler.call(record)
+
+    def close(self) -> None:
+        """Take no more calls."""
+        for handler in self._handlers.values():
+            handler.close()
 
 
 def is_cancelled() -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .handled_positions import HandledPositions
-from .handler import Handler
+from .handler import Handler, StreamHandlers
 from .ordering import ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
@@ -31,7 +32,8 @@ class MapSink(Sink[V]):
     some that were. A record that takes long, or waits for a retry, delays only records with its key, until `max_bytes` are waiting.
 
     - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. One whose parameter is
-      annotated with another type gets the deserialised value: `async def handle(order: Order)`.
+      annotated with another type gets the deserialised value: `async def handle(order: Order)`. Or a mapping with one for each stream:
+      `{"orders": on_order, "clicks": on_click}`.
     - `ordering`: PER_KEY handles records with the same partition key one after the other, also across a reshard; PER_SHARD those of a
       shard, after those of its parents; NONE keeps no order.
     - `batch_size`: with more than 1 the handler gets a list of up to that many records, and may return those that failed. If it raises,
@@ -74,7 +76,7 @@ class MapSink(Sink[V]):
     @overload
     def __init__(
         self: MapSink[Any],
-        handler: Callable[[Any], object],
+        handler: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
         *,
         concurrency: int = ...,
         ordering: str = ...,
@@ -90,7 +92,7 @@ class MapSink(Sink[V]):
 
     def __init__(
         self,
-        handler: Callable[[Any], object],
+        handler: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
         *,
         concurrency: int = 64,
         ordering: str = "PER_KEY",
@@ -117,7 +119,15 @@ class MapSink(Sink[V]):
         clock = clock or SystemClock()
         self._settings = settings
         self._context = SinkContext()
-        self._handler = Handler(handler, concurrency, timeout, clock)
+        self._handler: Handler | StreamHandlers
+        if isinstance(handler, Mapping):
+            if batch_size > 1:
+                reason = "a list may have records of several streams"
+                raise ConfigurationError("batch_size", batch_size, "1 with a handler for each stream", reason=reason)
+            by_stream = {stream: Handler(each, concurrency, timeout, clock) for stream, each in handler.items()}
+            self._handler = StreamHandlers(by_stream)
+        else:
+            self._handler = Handler(handler, concurrency, timeout, clock)
         self._positions = HandledPositions()
         self._ready = ReadyRecords(settings.ordering)
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
@@ -132,6 +142,8 @@ class MapSink(Sink[V]):
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records."""
+        if isinstance(self._handler, StreamHandlers):
+            self._handler.check(context.streams)
         self._context = context
         self._permission.open(context)
         self._running.open(context.traced)

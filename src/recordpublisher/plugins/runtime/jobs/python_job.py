@@ -1,0 +1,43 @@
+"""A job that a program makes: `recordpublisher run shop:job`."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
+from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
+from recordpublisher.plugins.host.function_property import imported
+from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..data_fetcher import OF_COMMAND, DataFetcher
+from .subtask import run_fetcher
+
+VALID = "module:name of a DataFetcher, or of a function that returns one or, as an asynccontextmanager, yields one"
+
+
+async def run_python_job(
+    job: str,
+    change: Callable[[Properties], Properties],
+    report: Callable[[SubtaskProgress], None],
+    exporters: Sequence[MetricsExporter],
+) -> None:
+    """Run it as `run_subtask` does; `change` is for its properties. Raises: as `run_subtask`, and errors of the program."""
+    OF_COMMAND.set(change)
+    async with made_fetcher(job) as fetcher:
+        own = build_metrics_exporters(load_registry(), fetcher.properties)
+        await run_fetcher(fetcher, 1, report, [*own, *exporters])
+
+
+@asynccontextmanager
+async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
+    """The fetcher, not opened. What the function has opened around its `yield` is closed at the end. Raises: ConfigurationError."""
+    made = imported(job, "JOB", VALID)
+    made = made() if callable(made) else made
+    async with AsyncExitStack() as opened:
+        if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
+            made = await opened.enter_async_context(made)
+        if not isinstance(made, DataFetcher):
+            raise ConfigurationError("JOB", job, VALID, reason=f"it is or yields {type(made).__name__}")
+        yield made

@@ -1,0 +1,69 @@
+"""`recordpublisher run shop:job`: a job that a program makes, started again by --reload when the program changes."""
+
+import signal
+import time
+
+import pytest
+
+from recordpublisher.local import serve_in_thread
+
+from processes.command_line import command, process_environment, sdk_environment
+from processes.forked.command import PipedCommand
+
+PROGRAM = """
+import recordpublisher as rp
+
+async def handle(record):
+    with open("handled", "a") as file:
+        file.write(f"VERSION {record.data.decode()}\\n")
+
+job = rp.DataFetcher("orders", sink=rp.MapSink(handle), start="TRIM_HORIZON")
+"""
+
+
+@pytest.fixture
+def orders():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        yield served
+
+
+def wait_for(path, lines):
+    deadline = time.monotonic() + 90
+    while not path.exists() or path.read_text().splitlines() != lines:
+        assert time.monotonic() < deadline, path.exists() and path.read_text()
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_reload_starts_a_changed_program_where_the_one_before_stopped(orders, tmp_path):
+    stream, handled = orders.stream("orders"), tmp_path / "handled"
+    (tmp_path / "shop.py").write_text(PROGRAM.replace("VERSION", "first"))
+    stream.put("1")
+    running = PipedCommand(
+        "run", "shop:job", "--reload", environment=process_environment(None, **sdk_environment(orders)), folder=tmp_path
+    )
+    try:
+        wait_for(handled, ["first 1"])
+        (tmp_path / "shop.py").write_text("broken(")
+        time.sleep(1)
+        (tmp_path / "shop.py").write_text(PROGRAM.replace("VERSION", "second"))
+        stream.put("2")
+        wait_for(handled, ["first 1", "second 2"])
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
+    finally:
+        running.kill()
+
+
+def test_a_program_has_no_subtasks(tmp_path):
+    done = command("run", "shop:job", "--parallelism", "2", folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--elastic shares its shards between processes" in done.stderr
+
+
+def test_a_module_that_is_not_there_is_named(tmp_path):
+    done = command("run", "no_such_shop:job", folder=tmp_path)
+
+    assert done.returncode == 2
+    assert "No module named 'no_such_shop'" in done.stderr
