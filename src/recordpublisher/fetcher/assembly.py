@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recordpublisher.consumer.bad_records import OnPoison
@@ -39,14 +40,14 @@ from .watermarks.ended_parent_hold import EndedParentHold
 from .watermarks.straggler_exclusion import StragglerDetector
 
 if TYPE_CHECKING:
-    from .elastic.elastic_parts import ElasticParts
     from .elastic.worker_lives import ElasticGroup
 
 
 def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -> SubtaskFetcher:
     """A fetcher of one subtask of a fixed number (STATIC), or of a process that shares its shards with a group (ELASTIC).
 
-    The parts are made from the bottom up. What a part tells one that is made later goes through the three functions below.
+    The parts are made from the bottom up. What a part tells one that is made later goes through the three functions below. What only a
+    group needs is imported where there is one: most jobs are STATIC.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -58,19 +59,20 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     def on_reader_failed(entry: ShardEntry, error: BaseException) -> None:
         shards.on_reader_failed(entry, error)
 
-    elastic: ElasticParts | None = None
     if group is not None:
-        from .elastic.elastic_parts import ElasticParts  # most jobs are STATIC, and import nothing of groups
+        from .elastic.group_tracker import GroupTracker
+        from .pipeline.lease_gate import CurrentWorker, LeaseGate
 
-        elastic = ElasticParts(group, job)
-        job = elastic.job
+        current = CurrentWorker()
+        # No process sees the end of a finite source: others may still read.
+        job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
     suspension = SuspensionDetector(clock, on_resume)
-    may_write_now = always if elastic is None else elastic.may_write_now(suspension)
+    may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
@@ -115,15 +117,23 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
     ownership: ShardOwnership
     checkpointer: Checkpointer
-    if elastic is None:
+    if group is None:
         owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, bad_records)
     else:
-        ownership, checkpointer, snapshotter = elastic.positions(
-            table, shards, emitter, bad_records, suspension, leases, completion.stop
-        )
+        from .elastic.group_entry import job_of
+        from .elastic.lease_checkpointer import LeaseCheckpointer
+        from .elastic.leased_ownership import LeasedOwnership
+        from .elastic.leased_shards import LeasedShards
+        from .elastic.worker_lives import WorkerLives
+
+        snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
+        leased = LeasedShards(job, table, shards, emitter, bad_records, snapshotter)
+        lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)
+        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
+        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, clock)
 
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
     retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)

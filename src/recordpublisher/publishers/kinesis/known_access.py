@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
 from ..properties.groups.access import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
@@ -46,7 +48,7 @@ _PLAIN_VARIABLES = {
 _OTHER_SERVICES = re.compile(r"AWS_ENDPOINT_URL_(?!KINESIS$).+")
 
 
-class Keys(NamedTuple):
+class Keys(msgspec.Struct):
     """Credentials that stay the same."""
 
     access_key: str
@@ -83,7 +85,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     is_wanted = is_wanted or properties.value(RECORD_PUBLISHER) == "EFO"
     profile = None if role is not None or is_wanted or not _is_plain_environment() else plain_profile(properties)
     keys = None if profile is None else _keys(properties, profile)
-    if keys is None or not all(is_header_text(text) for text in keys if text is not None):
+    if keys is None or not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):
         return None
     access = KnownAccess(keys, region, endpoint)
     return None if access.url_of(None, "ListShards") is None else access

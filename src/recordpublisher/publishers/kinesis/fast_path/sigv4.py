@@ -25,17 +25,9 @@ def _normalized(path: str) -> str:
 class Credentials(Protocol):
     """Frozen credentials of the SDK, or `Keys`."""
 
-    @property
-    def access_key(self) -> str:
-        """The id of the key."""
-
-    @property
-    def secret_key(self) -> str:
-        """What signs."""
-
-    @property
-    def token(self) -> str | None:
-        """Of a session."""
+    access_key: str
+    secret_key: str
+    token: str | None
 
 
 @dataclass(slots=True)
