@@ -34,7 +34,7 @@ class Load:
     @property
     def name(self):
         if self.publisher == "POLLING":
-            return f"polling, {self.size} B x 10,000"
+            return f"polling, {self.size} B x {min(10_000, 10 * 2**20 // self.size):,}"
         return f"fan-out, {self.size} B x {self.event:,} an event"
 
 
@@ -44,6 +44,12 @@ LOADS = [
     Load("EFO", 200, 2_500, 16, 60_000, at_most=1.0, at_least=12),
     Load("EFO", 200, 250, 16, 60_000),
     Load("EFO", 1024, 500, 8, 30_000),
+    Load("POLLING", 10_240, 50, 8, 1_500),
+    Load("POLLING", 102_400, 5, 8, 150),
+    Load("POLLING", 2**20, 1, 8, 15),
+    Load("EFO", 10_240, 50, 8, 1_500),
+    Load("EFO", 102_400, 5, 8, 150),
+    Load("EFO", 2**20, 1, 8, 15),
 ]
 
 

@@ -1,10 +1,10 @@
 """A server process that responds with records encoded in advance, so that it is never the bottleneck.
 
 SHARDS RECORDS EVENT SIZE [PARTS [SMALL [CERTIFICATE KEY]]]; prints its port. Every shard of the one stream `replay` is closed and holds
-the same RECORDS records of SIZE random bytes, a millisecond of arrival apart, from an hour ago. GetRecords keeps to its Limit, an
-iterator says where a read begins and where the shard ends; SubscribeToShard sends everything, EVENT records in each event. With PARTS
-each record is a KPL aggregate of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records only.
-With the files of a certificate and its key it speaks TLS, as the service does.
+the same RECORDS records of SIZE random bytes, a millisecond of arrival apart, from an hour ago. GetRecords keeps to its Limit and to
+10 MiB, an iterator says where a read begins and where the shard ends; SubscribeToShard sends everything, EVENT records in each event. With
+PARTS each record is a KPL aggregate of so many sub-records of SIZE bytes. With SMALL every shard but the first one holds so many records
+only. With the files of a certificate and its key it speaks TLS, as the service does.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ from servers.kpl_aggregates import aggregate
 
 SHARDS, RECORDS, EVENT, SIZE, PARTS, SMALL = (int(argument) for argument in [*sys.argv[1:7], "0", "-1"][:6])
 CERTIFICATE = sys.argv[7:9]
+LARGEST_RESPONSE = max(1, 10 * 2**20 // (SIZE * max(PARTS, 1)))
+"""Records in 10 MiB, of which the service sends no more at once."""
 FIRST_SHARD = f"shardId-{0:012}"
 FIRST_SEQUENCE = 49600000000000000000000000000000000000000000000000000000
 FIRST_ARRIVAL = int(time.time()) - 3600 + 0.123  # within retention
@@ -106,7 +108,7 @@ def shard_iterator(request):
 def got_records(request):
     start, _, end = request["ShardIterator"].partition("/")
     start, end = int(start), int(end or RECORDS)
-    stop = start + request.get("Limit", 10_000)
+    stop = start + min(request.get("Limit", 10_000), LARGEST_RESPONSE)
     return body(start, stop, end, NextShardIterator=f"{stop}/{end}")
 
 

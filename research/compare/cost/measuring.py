@@ -16,10 +16,11 @@ from benchmarks.processes import ENVIRONMENT
 from compare.cost.readers import Reader
 
 SEGMENTS = 3
-LIVE = "1000 8"
-"""Records a second, and seconds."""
-WARM_UP_SHARE = 0.25
-"""Of the live records; the first ones may come while a client still waits after the last read."""
+LIVE_SECONDS, WARM_UP_SECONDS = 14, 6
+"""Of live records. The first ones may come while a client waits after its last read: five seconds after 10 MiB, since a shard gives 2 MiB a
+second. Who does not wait would be refused by the service."""
+LIVE_BYTES = 204_800
+"""A second, in 100 to 1,000 records: a tenth of what a shard gives, so that what came during the wait is soon read."""
 TIMEOUT_SECONDS = 400
 
 
@@ -85,10 +86,10 @@ def measure(reader: Reader, way: str, load: Load) -> Measured:
         with _process([*reader.command, url, way, *numbers]) as reading:
             costs = _line(reading)
             memory = _peak_megabytes(reading.pid)
-            serving.stdin.write(f"{LIVE}\n")
+            serving.stdin.write(f"{min(1_000, max(100, LIVE_BYTES // load.size))} {LIVE_SECONDS}\n")
             serving.stdin.flush()
             millis = _line(reading)
-    late = sorted(millis[int(len(millis) * WARM_UP_SHARE) :])
+    late = sorted(millis[len(millis) * WARM_UP_SECONDS // LIVE_SECONDS :])
     latency = late[len(late) // 2], late[int(len(late) * 0.99)]
     spread = min(costs), max(costs), memory
     now = round(os.getloadavg()[0], 1), f"{date.today():%Y-%m-%d}"
