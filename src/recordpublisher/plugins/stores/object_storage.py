@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from recordpublisher.extras import install_command
@@ -39,14 +38,13 @@ def open_object_store(uri: str) -> Any:
     return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)})
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A stored object: its value under its ETag, the id of the write that made it, and what replaces this object only: Google goes by its
-    generation, Azure by its ETag."""
+class _Found(NamedTuple):
+    """What is stored: a value under its ETag, the id of the write that made it, and by what it is replaced: Google goes by its generation,
+    Azure by its ETag."""
 
-    entry: VersionedValue
-    write_id: str | None
-    identity: dict[str, str]
+    entry: VersionedValue | None = None
+    write_id: str | None = None
+    identity: dict[str, str] | None = None
 
 
 class ObjectStorageStore(ConditionalStore):
@@ -74,8 +72,7 @@ class ObjectStorageStore(ConditionalStore):
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read an object."""
-        found = await self._get(name)
-        return None if found is None else found.entry
+        return (await self._get(name)).entry
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the objects side by side."""
@@ -116,38 +113,36 @@ class ObjectStorageStore(ConditionalStore):
         for attempt in range(_ATTEMPTS):
             if attempt > 1:
                 await pause(attempt)
-            found = None if attempt == 0 and expected is None else await self._get(name)
-            current = None if found is None else found.entry
-            if found is not None and found.write_id == write_id:
-                return found.entry.version
-            if expected != (None if current is None else current.version):
-                raise ConflictError(self.place, name, current)
-            mode = "create" if found is None else found.identity
+            found = _Found() if attempt == 0 and expected is None else await self._get(name)
+            version = None if found.entry is None else found.entry.version
+            if version is not None and found.write_id == write_id:
+                return version
+            if expected != version:
+                raise ConflictError(self.place, name, found.entry)
             with self._as_state_errors():
                 try:
-                    stored = await self._client.put_async(name, value, mode=mode, attributes={_WRITE_ID: write_id})
+                    stored = await self._client.put_async(
+                        name, value, mode=found.identity or "create", attributes={_WRITE_ID: write_id}
+                    )
                 except (AlreadyExistsError, PreconditionError):
                     continue  # met another write, or the first attempt of this one
                 return _version(stored)
         raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
 
-    async def _get(self, name: str) -> _Found | None:
+    async def _get(self, name: str) -> _Found:
         with self._as_state_errors():
             try:
                 found = await self._client.get_async(name)
             except FileNotFoundError:
-                return None
+                return _Found()
             value = bytes(await found.bytes_async())
             meta = found.meta
             identity = {key: str(meta[key]) for key in ("e_tag", "version") if meta[key] is not None}
             return _Found(VersionedValue(value, _version(meta)), found.attributes.get(_WRITE_ID), identity)
 
     async def _delete(self, name: str) -> None:
-        with self._as_state_errors():
-            try:
-                await self._client.delete_async(name)
-            except FileNotFoundError:
-                return
+        with self._as_state_errors(), suppress(FileNotFoundError):
+            await self._client.delete_async(name)
 
     @contextmanager
     def _as_state_errors(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_jobs.queries import WAIT_SECONDS
+from spark_jobs.queries import WAIT_SECONDS, numbers, to_parquet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * WAIT_SECONDS)]
 
@@ -55,6 +55,17 @@ def test_a_temporary_view_is_a_batch_read_by_each_name_of_the_format(spark, kine
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW batch_view USING {name} OPTIONS ({given})")
     stream.put(20)
     assert [row.n for row in spark.sql("SELECT count(*) AS n FROM batch_view").collect()] == [20]
+    assert spark.table("batch_view").schema == spark.read.format(name).options(**options_of(stream)).load().schema
+
+
+def test_sql_over_a_view_of_a_querys_dataframe_is_a_stream(spark, kinesis, tmp_path):
+    stream = kinesis("streaming-view", 1)
+    stream.put(20)
+    stream.load(spark, tmp_path).createOrReplaceTempView("live")
+    assert spark.table("live").isStreaming
+    query = to_parquet(spark.sql("SELECT n FROM live WHERE n >= 5"), tmp_path, availableNow=True)
+    query.awaitTermination()
+    assert numbers(spark, tmp_path) == list(range(5, 20))
 
 
 def test_c2_a_table_is_refused_and_the_view_is_named(spark):
