@@ -1,5 +1,6 @@
 """Spans around handlers and writes: what they say, and which trace they belong to."""
 
+import base64
 import json
 import logging
 import subprocess
@@ -163,6 +164,21 @@ async def test_log_lines_of_a_handler_have_the_ids_of_its_span(spans, job):
     span_id = trace.format_span_id(span.context.span_id)
     assert (shown[0]["trace_id"], shown[0]["span_id"]) == (TRACES[0], span_id)
     assert shown[1].endswith(f"shop: sold trace_id={TRACES[0]} span_id={span_id}")
+
+
+def test_a_call_of_the_handler_in_lambda_has_a_span_too(spans):
+    kinesis = {"data": base64.b64encode(WITH_CONTEXT[0]).decode(), "sequenceNumber": "7", "partitionKey": "k"}
+    record = {
+        "eventSource": "aws:kinesis",
+        "eventID": "shardId-0:7",
+        "eventSourceARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
+        "kinesis": {**kinesis, "approximateArrivalTimestamp": 1.0},
+    }
+    function = rp.lambda_handler(lambda record: None, FIELD)
+
+    assert function({"Records": [record]}) == {"batchItemFailures": []}
+    (span,) = spans.get_finished_spans()
+    assert (trace_id(span), span.attributes["messaging.message.id"]) == (TRACES[0], "7")
 
 
 def test_without_a_provider_calls_are_not_wrapped():

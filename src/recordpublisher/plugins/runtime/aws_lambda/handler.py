@@ -11,10 +11,12 @@ from typing import Any
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
+from recordpublisher.plugins.tracing.provider import traced_calls
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
@@ -63,6 +65,7 @@ def lambda_handler(
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
         MapSink(handler, **options)  # raises for what is invalid
         decorator_for = batch_decorator_factory(load_registry(), given, deserializer)
+        traced = traced_calls(given, SystemClock())
     loops: list[BackgroundLoop] = []
 
     def function(event: Any, context: Any = None) -> dict[str, Any]:
@@ -70,7 +73,9 @@ def lambda_handler(
             loops.append(BackgroundLoop("rp.lambda_handler").__enter__())
         failures = []
         for shard, records in records_by_shard(event).items():
-            invocation = _Invocation(shard, records, decorator_for(shard, ShardMetrics()), MapSink(handler, **options))
+            invocation = _Invocation(
+                shard, records, decorator_for(shard, ShardMetrics()), MapSink(handler, **options), traced
+            )
             number = loops[0].run(invocation.first_unhandled(_seconds_of(context)))
             failures += [{"itemIdentifier": number}] if number is not None else []
         return {"batchItemFailures": failures}
@@ -86,17 +91,20 @@ def _seconds_of(context: Any) -> float | None:
 class _Invocation:
     """The records of one shard in one event. Owns the position up to which they were written to the sink."""
 
-    def __init__(self, shard: Shard, records: list[UserRecord], decorator: BatchDecorator, sink: MapSink[Any]) -> None:
+    def __init__(
+        self, shard: Shard, records: list[UserRecord], decorator: BatchDecorator, sink: MapSink[Any], traced: Traced
+    ) -> None:
         self._shard = shard
         self._records = records
         self._decorator = decorator
         self._sink = sink
+        self._traced = traced
         self._written: SequenceNumber | None = None
 
     async def first_unhandled(self, seconds: float | None) -> str | None:
         """Handle the records; the sequence number of the first one that is not handled, None: all are."""
         try:
-            await self._sink.open(SinkContext())
+            await self._sink.open(SinkContext(traced=self._traced))
             async with asyncio.timeout(seconds):
                 async for part in self._readable_parts():
                     if len(part):
