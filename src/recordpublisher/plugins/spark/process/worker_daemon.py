@@ -14,6 +14,7 @@ MODULES = (
     "recordpublisher.plugins.spark.batch_read.range_read",
     "recordpublisher.publishers.polling",
     "recordpublisher.publishers.kinesis.client",
+    "recordpublisher.publishers.kinesis.sdk.transport",
 )
 """None of them starts a thread or opens a socket: a forked process would not have them."""
 
