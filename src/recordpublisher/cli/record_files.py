@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -30,63 +30,56 @@ class RecordFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class JsonLines:
-    """Writes each record at once."""
-
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
-
-    def write(self, record: Record) -> None:
-        """Write one line."""
-        self._out.write(json_line(record))
-
-    def flush(self) -> None:
-        """Let a reader see what was written."""
-        self._out.flush()
-
-    def close(self) -> None:
-        """Nothing waits."""
-
-
-class ColumnFile:
-    """Owns the records that wait to be written together, in the columns of Spark."""
+class RecordFile:
+    """Owns the records that wait to be written together as columns; lines are written at once."""
 
     def __init__(self, kind: RecordFormat, out: IO[bytes]) -> None:
         """Raises: ImportError without the extra `arrow`."""
-        try:
-            import pyarrow as pa
-            from pyarrow import csv, parquet
-        except ImportError as error:
-            raise ImportError(f"--format {kind} needs the extra 'arrow': {install_command('arrow')}") from error
-        from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA, arrow_columns
-
-        writers = {"csv": csv.CSVWriter, "arrow": pa.ipc.new_file, "parquet": parquet.ParquetWriter}
-        self._writer: Any = writers[kind](out, RECORD_SCHEMA)
-        self._to_arrow = arrow_columns
+        self._out = out
+        self._columns = None if kind is RecordFormat.JSON else _column_writer(kind, out)
         self._waiting: list[Record] = []
         self._bytes = 0
 
     def write(self, record: Record) -> None:
-        """Write a record, with those that wait if there are enough."""
+        """Write a record, now or with later ones."""
+        if self._columns is None:
+            self._out.write(json_line(record))
+            return
         self._waiting.append(record)
         self._bytes += len(record.data)
         if len(self._waiting) >= ROWS_TOGETHER or self._bytes >= BYTES_TOGETHER:
             self._write_waiting()
 
     def flush(self) -> None:
-        """Records wait until there are enough."""
+        """Let a reader see the lines; columns wait until there are enough of them."""
+        if self._columns is None:
+            self._out.flush()
 
     def close(self) -> None:
-        """Write the rest, and what ends the file."""
-        self._write_waiting()
-        self._writer.close()
+        """Write the rest, and what ends a file of columns."""
+        if self._columns is not None:
+            self._write_waiting()
+            self._columns.close()
+        self._out.flush()
 
     def _write_waiting(self) -> None:
+        from recordpublisher.plugins.columns.record_columns import arrow_columns
+
         of_shards = groupby(self._waiting, key=lambda record: (record.stream, record.shard_id))
         batches = [_batch(Shard(*shard), list(records)) for shard, records in of_shards]
         self._waiting, self._bytes = [], 0
-        if batches:
-            self._writer.write(self._to_arrow(*batches))
+        if batches and self._columns is not None:
+            self._columns.write(arrow_columns(*batches))
+
+
+def _column_writer(kind: RecordFormat, out: IO[bytes]) -> Any:
+    try:
+        from pyarrow import csv, ipc, parquet
+    except ImportError as error:
+        raise ImportError(f"--format {kind} needs the extra 'arrow': {install_command('arrow')}") from error
+    from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+
+    return {"csv": csv.CSVWriter, "arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind](out, RECORD_SCHEMA)
 
 
 def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
@@ -104,22 +97,12 @@ def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
     return RecordBatch(shard, users, event_times=[record.event_time for record in records])
 
 
-RecordFile = JsonLines | ColumnFile
-
-
 @contextmanager
 def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
     """Opens the file, or standard output. Raises: ConfigurationError for a file that cannot be written."""
-    if path is None:
-        out: IO[bytes] = sys.stdout.buffer
-    else:
-        try:
-            out = path.open("wb")
-        except OSError as error:
-            raise ConfigurationError("--output", str(path), "a file that can be written", reason=str(error)) from error
-    file = JsonLines(out) if kind is RecordFormat.JSON else ColumnFile(kind, out)
     try:
+        out: IO[bytes] = sys.stdout.buffer if path is None else path.open("wb")
+    except OSError as error:
+        raise ConfigurationError("--output", str(path), "a file that can be written", reason=str(error)) from error
+    with nullcontext(out) if path is None else out as opened, closing(RecordFile(kind, opened)) as file:
         yield file
-    finally:
-        file.close()
-        out.flush() if path is None else out.close()

@@ -148,6 +148,16 @@ async def test_auto_takes_the_columns_from_the_first_batch(uri):
         assert query(uri, "select count(*) from records where more is null") == [(2,)]
 
 
+async def test_values_of_avro_have_columns_of_their_kinds(uri):
+    row = {"at": AT, "day": AT.date(), "total": Decimal("1.10"), "number": uuid.UUID(int=7), "raw": b"\xff"}
+    await commit(uri, row, {"at": AT.replace(tzinfo=None)}, sink_sql_columns="auto")
+
+    assert query(uri, "select raw from records order by sequence_number") == [(b"\xff",), (None,)]
+    if "postgresql" in uri:
+        shown = query(uri, "select at, day, total, number, raw from records order by sequence_number")
+        assert shown == [tuple(row.values()), (AT, None, None, None, None)]
+
+
 @pytest.mark.parametrize("settings", [{"sink_sql_columns": "auto"}, {}])
 async def test_a_field_that_appears_later_is_an_error_that_names_the_statement(uri, settings):
     await commit(uri, {"n": 1}, sink_sql_columns="auto")

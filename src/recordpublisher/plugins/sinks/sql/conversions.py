@@ -58,15 +58,17 @@ def _integer(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
+    if isinstance(value, (Decimal, uuid.UUID)):
+        return str(value)
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _timestamp(value: Any, has_zone: bool) -> datetime | None:
-    """ISO-8601 text, in UTC if it has no offset, or a number: epoch ms. A column without a zone gets the time in UTC."""
+    """ISO-8601 text or a datetime, in UTC if it has no offset, or a number: epoch ms. A column without a zone gets the time in UTC."""
     if value is None:
         return None
-    if isinstance(value, str):
-        given = datetime.fromisoformat(value)
+    if isinstance(value, (str, datetime)):
+        given = datetime.fromisoformat(value) if isinstance(value, str) else value
         at = (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         at = datetime.fromtimestamp(value / 1000, tz=UTC)

@@ -1,13 +1,16 @@
 """The columns for the fields of values: from their type, or from objects of JSON."""
 
 from collections.abc import Collection, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cache
 from itertools import chain
 from types import NoneType
 from typing import Any
+from uuid import UUID
 
 from msgspec import inspect
-from sqlalchemy import BigInteger, Boolean, Date, DateTime, Double, Numeric, Text, Time, Uuid, types
+from sqlalchemy import BigInteger, Boolean, Date, DateTime, Double, LargeBinary, Numeric, Text, Time, Uuid, types
 from sqlalchemy.dialects.postgresql import JSONB
 
 from recordpublisher.consumer.typed_values import constants_of, fields_of, has_fields, without_none
@@ -28,12 +31,18 @@ _OF_TYPE: dict[type[Any], types.TypeEngine[Any]] = {
     inspect.DecimalType: Numeric().with_variant(Text(), "sqlite"),
     inspect.UUIDType: Uuid().with_variant(Text(), "sqlite"),
 }
-_OF_JSON: dict[type[Any], types.TypeEngine[Any]] = {
+_OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
     bool: Boolean(),
     int: BigInteger(),
     float: Double(),
     str: Text(),
+    bytes: LargeBinary(),
+    datetime: DateTime(timezone=True),
+    date: Date(),
+    Decimal: _OF_TYPE[inspect.DecimalType],
+    UUID: _OF_TYPE[inspect.UUIDType],
 }
+"""JSON has the first four, Avro all."""
 
 
 @cache
@@ -63,5 +72,5 @@ def _of_type(info: Any) -> types.TypeEngine[Any]:
 def _of_kinds(kinds: set[type[Any]]) -> types.TypeEngine[Any]:
     """The column for values of these classes: JSON where they have none in common."""
     if kinds == {int, float}:
-        return _OF_JSON[float]
-    return _OF_JSON.get(next(iter(kinds)), JSON_COLUMN) if len(kinds) == 1 else JSON_COLUMN
+        return _OF_CLASS[float]
+    return _OF_CLASS.get(next(iter(kinds)), JSON_COLUMN) if len(kinds) == 1 else JSON_COLUMN
