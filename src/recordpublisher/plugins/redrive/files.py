@@ -1,6 +1,7 @@
 """FileLetters: dead letters in files of the jsonl or parquet sink. What is left of a file takes its place; if nothing is, it is deleted."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
@@ -15,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .letters import CHUNK, DeadLetter, DeadLetters, payload_of
+from .letters import CHUNK, DeadLetter, DeadLetters
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters, by their numbers, to another file."""
@@ -78,8 +79,9 @@ def _read_json_lines(path: Path) -> tuple[list[DeadLetter], Write]:
 
 def _letter_of_line(line: dict[str, Any], index: int) -> DeadLetter:
     value, arrival = line["value"], datetime.fromisoformat(line["approximateArrivalTimestamp"]).timestamp()
+    payload = value["payload"]
     record = UserRecord(
-        payload_of(value),
+        base64.b64decode(payload) if value.get("base64") else payload.encode(),
         line["sequenceNumber"],
         arrival,
         line["partitionKey"],

@@ -1,8 +1,7 @@
 """DeadLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
 
-import base64
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +69,3 @@ def dead_letters_of(properties: Properties) -> DeadLetters:
 
         return StreamLetters(of_sink)
     raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis")
-
-
-def payload_of(value: Mapping[str, Any]) -> bytes:
-    """The payload in the value of a letter, which has it as text or as base64."""
-    payload: str = value["payload"]
-    return base64.b64decode(payload) if value.get("base64") else payload.encode()

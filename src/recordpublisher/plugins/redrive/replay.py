@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import groupby
-from typing import Protocol, Self
+from typing import Self
 
 from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_sink
@@ -23,14 +23,8 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from .letters import DeadLetter, DeadLetters
 
-LetterKey = tuple[str, str, int]
-
-
-class ReplayTarget(Protocol):
-    """Takes letters again."""
-
-    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
-        """Returns when each is handled; those that failed, with the reason."""
+Failures = Mapping[tuple[str, str, int], str]
+"""Why letters failed, by `DeadLetter.key`."""
 
 
 class HandlerTarget:
@@ -45,7 +39,7 @@ class HandlerTarget:
         given, registry = properties.merged(keeps), load_registry()
         self._sink = build_sink(registry, given)
         self._decorator_for = batch_decorator_factory(registry, given)
-        self._failed: dict[LetterKey, str] = {}
+        self._failed: dict[tuple[str, str, int], str] = {}
 
     async def __aenter__(self) -> Self:
         await self._sink.open(SinkContext(reject_together=self._reject))
@@ -54,7 +48,7 @@ class HandlerTarget:
     async def __aexit__(self, *_: object) -> None:
         await self._sink.close()
 
-    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
+    async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Call the handler for each, as many at a time as the job does."""
         self._failed = {}
         for shard, of_shard in groupby(sorted(letters, key=_order), lambda letter: letter.shard):
@@ -79,22 +73,16 @@ class HandlerTarget:
         self._failed[batch.shard.key, number, sub_number] = reason
 
 
-class StreamTarget:
+class StreamTarget(AsyncExitStack):
     """The stream that each letter came from: it is put to the tip, with its keys. Owns a sink for each stream."""
 
     def __init__(self, properties: Properties) -> None:
+        super().__init__()
         self._properties = properties
         self._streams = StreamNames(streams_argument(properties)).given
         self._sinks: dict[str, KinesisSink] = {}
-        self._opened = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._opened.aclose()
-
-    async def replay(self, letters: Sequence[DeadLetter]) -> Mapping[LetterKey, str]:
+    async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Return when all are acknowledged. Raises: ConfigurationError for a stream that the job does not read, SinkError."""
         for letter in letters:
             record, sink = letter.record, await self._sink_of(letter.shard.stream)
@@ -109,7 +97,7 @@ class StreamTarget:
                 reason = f"there are dead letters of '{stream}'"
                 raise ConfigurationError(STREAMS.key, ", ".join(self._streams), "the streams of all", reason=reason)
             sink = KinesisSink(self._streams[stream], self._properties)
-            self._sinks[stream] = await self._opened.enter_async_context(sink)
+            self._sinks[stream] = await self.enter_async_context(sink)
         return self._sinks[stream]
 
 
@@ -119,7 +107,7 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
 
 
 async def replayed(
-    letters: DeadLetters, target: ReplayTarget
+    letters: DeadLetters, target: HandlerTarget | StreamTarget
 ) -> AsyncIterator[tuple[int, list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason."""
     async for chunk in letters.chunks(is_replay=True):
