@@ -141,6 +141,14 @@ def test_models_of_the_user_are_read_by_the_sdk(aws_files):
     assert access() is None
 
 
+def test_where_there_is_no_home_there_are_no_files(monkeypatch):
+    for name in ("HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # a container with a user id of nobody
+
+    assert access() is not None
+
+
 def test_keys_of_the_environment_come_before_the_default_profile_and_after_a_named_one(monkeypatch, aws_files):
     (aws_files / "credentials").write_text(
         "[default]\naws_access_key_id=FILE\naws_secret_access_key=s\n[work]\naws_access_key_id=WORK\naws_secret_access_key=s\n"

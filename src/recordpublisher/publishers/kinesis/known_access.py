@@ -6,9 +6,9 @@ What else can be set for the SDK is left to it: an unknown variable or setting m
 
 import os
 import re
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import msgspec
 
@@ -124,5 +124,5 @@ def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
 def _is_plain_environment() -> bool:
     """Whether no variable but the usual ones may change where calls go or who signs them; nor does a model of the user's."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _OTHER_SERVICES.fullmatch(name)}
-    proxies = [os.environ[name] for name in os.environ if re.fullmatch("(?i)(http|https|all)_proxy", name)]
-    return aws <= _PLAIN_VARIABLES and not any(proxies) and not Path("~/.aws/models").expanduser().exists()
+    proxies = getproxies().keys() & {"http", "https", "all"}  # those of macOS and Windows too, as the SDK finds them
+    return aws <= _PLAIN_VARIABLES and not proxies and not os.path.exists(os.path.expanduser("~/.aws/models"))

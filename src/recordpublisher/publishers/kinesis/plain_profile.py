@@ -29,7 +29,7 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
 
 def _section(path: str, *names: str) -> dict[str, str] | None:
     """The settings of a section, under any of its names; None without one. Raises: ValueError, OSError."""
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))  # without a home, as in some containers, Path.expanduser is an error
     if not file.is_file():
         return None
     from configparser import Error, RawConfigParser
