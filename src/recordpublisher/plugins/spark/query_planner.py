@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from recordpublisher.publishers.clock import Clock
@@ -82,28 +83,28 @@ class PlanningCalls:
         self._retry_at = 0.0
         self._began: float | None = None
 
-    def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T:
-        """The result of the call of that name, which goes on in the background when there is none in time.
+    def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
+        """The result of the call of that name; None when there is none now, since the call still runs or a service is away.
 
-        Raises: TimeoutError when there is none now, since the call still runs or a service is away: call again later. OutageError past
-        `maxOutage`; every error that is no outage, at once.
+        A call that takes longer goes on in the background: ask again later. Raises: OutageError past `maxOutage`; every error that is no
+        outage, at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:
-            raise TimeoutError
+            return None
         self._began = now if self._began is None else self._began
         try:
             result = self._background.result(name, call, max(0.0, seconds))
         except TimeoutError:
             if self._clock.monotonic() - self._began >= NO_ANSWER_SECONDS:
                 self._watch.on_failure(NO_ANSWER)
-            raise
+            return None
         except RecordPublisherError as error:
             self._began = None
             if not is_outage(error):
                 raise
             self._retry_at = self._clock.monotonic() + self._watch.on_failure(error)
-            raise TimeoutError from error
+            return None
         self._began = None
         self._watch.on_success()
         return result
@@ -138,10 +139,8 @@ class QueryPlanner:
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts; without shards when they cannot be listed now. Raises: every error that is no outage, at once."""
-        try:
-            return self._calls.result("initial", self.planner.initial_offset)
-        except TimeoutError:
-            return BatchOffset.unlisted(self.planner.clock.now_ms())
+        initial = self._calls.result("initial", self.planner.initial_offset)
+        return initial or BatchOffset.unlisted(self.planner.clock.now_ms())
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
@@ -154,9 +153,11 @@ class QueryPlanner:
         that runs is waited for, until it counts as an outage.
         Raises: OutageError; every error that is no outage, at once.
         """
-        until, found_new = self._now() + ANSWER_SECONDS, False
+        planner, now = self.planner, self.planner.clock.monotonic
+        until, found_new = now() + ANSWER_SECONDS, False
         while True:
-            step = self._step(start, limit, until, found_new or is_first)
+            planned = partial(planner.step, start, limit, found_new=found_new or is_first)
+            step = self._calls.result(start.plan, planned, until - now())
             if isinstance(step, BatchOffset):
                 return step
             if step is Decision.FINISH:
@@ -164,8 +165,8 @@ class QueryPlanner:
             found_new = self._wait(step)
             if found_new:
                 continue
-            is_late, is_away = self._now() >= until, self.outage is not None
-            if not self.planner.is_available_now:
+            is_late, is_away = now() >= until, self.outage is not None
+            if not planner.is_available_now:
                 if not is_first or (is_late and (is_away or step is not None)):
                     return start
             elif is_late and (is_away or step is None):
@@ -184,10 +185,8 @@ class QueryPlanner:
             )
         if end.waits or end.batch == 0:
             return []
-        try:
-            return self._calls.result(f"tasks of {end.plan}", lambda: self.planner.partitions(end))
-        except TimeoutError:
-            return task_plans(end, self.planner.options, end.store_token, consumer_arns=None)
+        tasks = self._calls.result(f"tasks of {end.plan}", lambda: self.planner.partitions(end))
+        return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
         """Spark has committed a batch."""
@@ -196,15 +195,6 @@ class QueryPlanner:
     def figures(self) -> dict[str, Any] | None:
         """Figures of the last plan, and the outage if there is one; None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
-
-    def _step(self, start: BatchOffset, limit: int | None, until: float, found_new: bool) -> BatchOffset | Step | None:
-        """The planner's next step; None in an outage, or while a call still runs."""
-        try:
-            return self._calls.result(
-                start.plan, lambda: self.planner.step(start, limit, found_new=found_new), until - self._now()
-            )
-        except TimeoutError:
-            return None
 
     def _wait(self, step: Step | None) -> bool:
         """Wait a moment; returns whether the batch should be planned at once."""
@@ -217,6 +207,3 @@ class QueryPlanner:
             )
         self.sleep(POLL_SECONDS)
         return False
-
-    def _now(self) -> float:
-        return self.planner.clock.monotonic()

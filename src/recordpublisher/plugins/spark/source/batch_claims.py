@@ -110,6 +110,13 @@ class StoreVisibilityCheck:
     def __init__(self, store: ReadClaimStore) -> None:
         self._store = store
         self._tokens: dict[str, str] = {}
+        self._is_location_checked = False
+
+    def check_location(self) -> None:
+        """Once in each process. Raises: ConfigurationError when the location cannot hold claims."""
+        if not self._is_location_checked:
+            self._store.write_marker("location-check", "driver")
+            self._is_location_checked = True
 
     def is_planning_store(self, offset: BatchOffset) -> bool:
         """Whether the store is the one that the offset's batch was planned with, and not an empty replacement."""

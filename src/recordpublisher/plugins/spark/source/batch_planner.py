@@ -21,7 +21,7 @@ from .plan import BatchPlan, PlanInputs, plan_batch
 from .progress import QueryProgress
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
-from .run import QueryRun, begin_run, check_location, dropped_streams, list_shards_now
+from .run import QueryRun, begin_run, dropped_streams, list_shards_now
 from .task_read import TaskPlan
 from .tasks import SharedConsumer, UnansweredReads, task_plans
 
@@ -51,7 +51,6 @@ class BatchPlanner:
     _progress: QueryProgress | None = None
     _listed_at_batch: int = 0
     _noted_plan: str = ""
-    _is_location_checked: bool = False
     _reads: UnansweredReads = field(init=False)
     _consumer: SharedConsumer = field(default_factory=SharedConsumer)
     _store_check: StoreVisibilityCheck = field(init=False)
@@ -69,29 +68,40 @@ class BatchPlanner:
 
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts. LATEST becomes the service's time before the listing (P3)."""
-        self._check_location()
+        self._store_check.check_location()
         start = pinned(self.service.starting_position(), self.options.streams[0], self.service)
         shards = initial_shards(self.options, self.service, start)
         entries = {shard.key: ShardOffset(shard, state) for shard, state in shards}
         return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, start=start)
 
     def step(self, start: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
-        """The plan of the next batch, or what to do instead. Raises: OutageError.
+        """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.
 
         `found_new`: the watch has found something, or could not look at every shard in time.
         """
         if start.is_unlisted:
             start = replace(self.initial_offset(), query=start.query)
+        claims, self._just_loaded = self._just_loaded, None
         waiting = None if found_new else self._remembered_step(start)
         if waiting is not None:
-            self._just_loaded = None
             return waiting
-        self._begin_run(start)
+        self._store_check.check_location()
+        claims = claims or load_batch_claims(self.store, start)
+        if claims.missing and not claims.has_token:  # a task that the sink did not read has none
+            self._check_may_replay(start)
+        self._begin_run(start, claims)
+        self._note_reads(start, claims)
         while True:
-            claims = self._take_just_loaded() or self._load_claims(start)
-            self._note_reads(start, claims)
             plan = plan_batch(start, claims, self._inputs(limit))
-            step = next_step(plan, self._facts(plan, found_new))
+            facts = Facts(
+                now_ms=self.clock.now_ms(),
+                retry_at_ms=self._reads.retry_at_ms,
+                found_new=found_new or self.service.wait_for_new_data(0),
+                has_listed=self._listed_at_batch == plan.offset.batch,
+                probe_ms=self.options.probe_ms,
+                fan_out_window_ms=self.options.fan_out_window_ms,
+            )
+            step = next_step(plan, facts)
             if step is not Decision.LIST:
                 return self._record(plan) if step is Decision.PLAN else self._note(plan, step)
             self._listed_at_batch = plan.offset.batch
@@ -128,33 +138,20 @@ class BatchPlanner:
 
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
-    def _check_location(self) -> None:
-        if not self._is_location_checked:
-            check_location(self.store)
-            self._is_location_checked = True
-
-    def _begin_run(self, start: BatchOffset) -> None:
-        """At the first call of a run: check store, streams and retention, and note where an AvailableNow run ends."""
-        self._check_location()
+    def _begin_run(self, start: BatchOffset, claims: BatchClaims) -> None:
+        """At the first call of a run: check streams and retention, and note where an AvailableNow run ends."""
         if self._run is not None:
             return
         if start.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
             self._warnings.old_claims(self.store.queries() - {start.query})
         dropped = dropped_streams({entry.shard.stream for entry in start.shards.values()}, self.options.streams)
-        reached = plan_batch(start, self._load_claims(start), self._inputs(None)).offset
+        reached = plan_batch(start, claims, self._inputs(None)).offset
         self._run = begin_run(
             reached, self.options, self.service, self.clock.now_ms(), is_available_now=self.is_available_now
         )
         self._warnings.dropped_streams(dropped)
 
     # --- claims ------------------------------------------------------------------------------------------------------------------
-
-    def _load_claims(self, offset: BatchOffset) -> BatchClaims:
-        """The claims of a batch; a task that the sink did not read has none. Raises: StateError when they are lost."""
-        claims = load_batch_claims(self.store, offset)
-        if claims.missing and not claims.has_token:
-            self._check_may_replay(offset)
-        return claims
 
     def _note_reads(self, offset: BatchOffset, claims: BatchClaims) -> None:
         """Once for each batch: which reads failed, and whether others use our consumer. Raises: OutageError, ConsumerError."""
@@ -164,10 +161,6 @@ class BatchPlanner:
         self._reads.note(offset, claims)
         consumer = self.options.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
         self._warnings.shared_consumer(self._consumer.note(offset.shards, claims.shards, consumer), consumer)
-
-    def _take_just_loaded(self) -> BatchClaims | None:
-        claims, self._just_loaded = self._just_loaded, None
-        return claims
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
         """The store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""
@@ -196,16 +189,6 @@ class BatchPlanner:
             finished=self._finished,
             available_now=run.available_now,
             lost=run.lost,
-        )
-
-    def _facts(self, plan: BatchPlan, found_new: bool) -> Facts:
-        return Facts(
-            now_ms=self.clock.now_ms(),
-            retry_at_ms=self._reads.retry_at_ms,
-            found_new=found_new or self.service.wait_for_new_data(0),
-            has_listed=self._listed_at_batch == plan.offset.batch,
-            probe_ms=self.options.probe_ms,
-            fan_out_window_ms=self.options.fan_out_window_ms,
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:

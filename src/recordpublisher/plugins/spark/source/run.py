@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.stream_arns import stream_name
 
@@ -24,11 +23,6 @@ class QueryRun:
 
     lost: frozenset[str] = frozenset()
     available_now: AvailableNow | None = None
-
-
-def check_location(store: ReadClaimStore) -> None:
-    """Raises: ConfigurationError when the location cannot hold claims."""
-    store.write_marker("location-check", "driver")
 
 
 def begin_run(
