@@ -46,6 +46,7 @@ def test_a_job_with_a_database_says_for_how_long_its_outage_is_outlasted(given):
     )
 
 
-def test_a_job_with_a_store_of_aws_says_for_how_long_its_outage_is_outlasted():
-    properties = with_outage_retries(Properties({"flink.state.uri": "s3://bucket/orders"}))
+@pytest.mark.parametrize("place", ["s3://bucket/orders", "dynamodb://t/j", "gs://bucket/orders"])
+def test_a_job_with_a_store_elsewhere_says_for_how_long_its_outage_is_outlasted(place):
+    properties = with_outage_retries(Properties({"flink.state.uri": place}))
     assert 10 < outlasted_minutes(properties)["service or the state store"] < 20

@@ -27,7 +27,7 @@ def with_outage_retries(properties: Properties) -> Properties:
 def outlasted_minutes(properties: Properties) -> dict[str, float]:
     """For how long GetRecords, a state store, and a transaction if the job uses a database, are retried in an outage, on average."""
     store = back_end_of(properties.value(STATE_URI) or "")
-    retried = {"service or the state store" if store in ("S3", "DYNAMODB") else "service": GETRECORDS_RETRIES}
+    retried = {"service or the state store" if store not in ("FILE", "SQL") else "service": GETRECORDS_RETRIES}
     if properties.is_set(SQL_URI) or store == "SQL":
         retried["database"] = SQL_RETRIES
     return {what: retries.policy(properties).average_seconds / 60 for what, retries in retried.items()}
