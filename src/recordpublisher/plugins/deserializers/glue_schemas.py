@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 from uuid import UUID
 
-from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, ThrottledError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, RetriesExhaustedError, ThrottledError
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
-from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.retry import RetryPolicy, call_with_retries, tries_logged
 
 log = logging.getLogger("recordpublisher.deserializers")
 Decode = Callable[[bytes], Any]
@@ -98,7 +98,7 @@ async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -
     """Whoever may put records can use up the account's calls: throttling is waited for, and ends no job."""
     while True:
         try:
-            return await call_with_retries(get, RETRIES, on_retry=_log_retry)
+            return await call_with_retries(get, RETRIES, on_retry=tries_logged(log, RETRIES))
         except RetriesExhaustedError as error:
             if not isinstance(error.__cause__, ThrottledError):
                 raise
@@ -113,7 +113,3 @@ def _refuse(words: str) -> Decode:
         raise ValueError(words)
 
     return decode
-
-
-def _log_retry(error: TransientError) -> None:
-    log.warning("%s; retrying", error)

@@ -199,14 +199,11 @@ async def create_table(service: StoreService, table: str, keys: Mapping[str, str
         if not isinstance(error.__cause__, ResourceInUseError):  # another process is creating it
             raise
     for _ in range(_CREATE_SECONDS):
-        if await service.call("DescribeTable", _table_status, TableName=table) == "ACTIVE":
+        status = await service.call("DescribeTable", lambda found: found["Table"]["TableStatus"], TableName=table)
+        if status == "ACTIVE":
             return
         await asyncio.sleep(1)
     raise StateError(f"the table of {service.place} is not ACTIVE after {_CREATE_SECONDS} s")
-
-
-def _table_status(response: dict[str, Any]) -> str:
-    return str(response["Table"]["TableStatus"])
 
 
 def _nothing(response: dict[str, Any]) -> None:

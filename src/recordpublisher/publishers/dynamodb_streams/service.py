@@ -95,7 +95,11 @@ class DynamoDbStreams:
     async def stream_arn(self, table: str) -> str:
         """The newest stream of a table. Raises: StreamNotFoundError without one."""
         if table not in self._arns:
-            arns = await self._call("ListStreams", _arns_by_label, TableName=table)
+            arns = await self._call(
+                "ListStreams",
+                lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
+                TableName=table,
+            )
             if not arns:
                 raise StreamNotFoundError(table)
             self._arns[table] = arns[max(arns)]
@@ -120,10 +124,6 @@ class DynamoDbStreams:
             if error.code == "TrimmedDataAccessException":
                 raise DataLossError(f"the changes are older than 24 hours: {error}") from error
             raise
-
-
-def _arns_by_label(response: dict[str, Any]) -> dict[str, str]:
-    return {stream["StreamLabel"]: stream["StreamArn"] for stream in response["Streams"]}
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:

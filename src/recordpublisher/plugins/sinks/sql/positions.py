@@ -82,7 +82,7 @@ class PositionTable:
         stored = [row for row in rows if row.snapshot is not None]
         for row in stored:
             self._check_target(row.target)
-        return [self._decoded(row.subtask, row.snapshot) for row in stored]
+        return [read_document(row.snapshot, dict[str, Any], self._place(row.subtask)) for row in stored]
 
     def _check_target(self, target: str | None) -> None:
         if None not in (target, self._target) and target != self._target:
@@ -140,9 +140,6 @@ class PositionTable:
 
     def _row(self, subtask: int) -> Any:
         return self._of_job() & (self._table.c.subtask == subtask)
-
-    def _decoded(self, subtask: int, snapshot: str) -> State:
-        return read_document(snapshot, dict[str, Any], self._place(subtask))
 
     def _place(self, subtask: int) -> str:
         return f"the snapshot of subtask {subtask} of job '{self._job}' in table {self._table.name}"

@@ -82,7 +82,9 @@ class SqlSink(Sink):
 
         async def table() -> str:
             self._database.check_folder()
-            exists = self._database.exists() and await self._database.transaction(self._has_table)
+            exists = self._database.exists() and await self._database.transaction(
+                lambda connection: find_table(connection, self._table_name) is not None
+            )
             return f"{self._table_name} {'is there' if exists else 'will be created'}"
 
         return {**super().checks(), "table": table}
@@ -125,9 +127,6 @@ class SqlSink(Sink):
     async def close(self) -> None:
         """Close the connection; rows that wait for a checkpoint are not written."""
         await self._database.close()
-
-    def _has_table(self, connection: Connection) -> bool:
-        return find_table(connection, self._table_name) is not None
 
     def _open(self, connection: Connection) -> tuple[TargetTable, list[State]]:
         if self._workers.targets(connection):

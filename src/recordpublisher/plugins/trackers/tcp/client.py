@@ -65,7 +65,10 @@ class TcpTracker(RemoteTracker):
         """Process a response; a problem that a person must solve is logged once."""
         self._failures = 0
         super().handle_response(response)
-        self._log_problem()
+        problem = _problem(self.member.is_replaced, self.member.rejection)
+        if problem is not None and problem != self._logged_problem:
+            log.error("subtask %d of group %s: %s", self.config.subtask, self.config.group, problem)
+        self._logged_problem = problem
 
     async def close(self) -> None:
         """Leave and disconnect."""
@@ -121,12 +124,6 @@ class TcpTracker(RemoteTracker):
                 await connection.handshake_ended.wait()
         except TimeoutError:
             connection.abort(f"it did not finish the handshake within {HANDSHAKE_TIMEOUT_SECONDS:g} s")
-
-    def _log_problem(self) -> None:
-        problem = _problem(self.member.is_replaced, self.member.rejection)
-        if problem is not None and problem != self._logged_problem:
-            log.error("subtask %d of group %s: %s", self.config.subtask, self.config.group, problem)
-        self._logged_problem = problem
 
     def _warn(self, reason: str) -> None:
         if self.now() - self._warned_at >= WARNING_INTERVAL_MS:
