@@ -122,6 +122,17 @@ def test_a_run_of_one_batch_waits_for_a_service_as_long_as_an_answer_may_take(qu
     assert ANSWER_SECONDS * 1000 <= kinesis.clock.ms - began <= ANSWER_SECONDS * 1000 + 1000
 
 
+def test_a_query_that_begins_while_a_service_is_away_reads_later(query):
+    query.kinesis.failure = TransientError("ListShards", "ConnectionError", "refused")
+    for _ in range(2):
+        query.run(2)
+    assert len(query.offsets) == 1
+    query.kinesis.failure = None
+    query.kinesis.clock.ms += 60_000
+    query.run(5)
+    check_exactly_once(query.delivered(), query.kinesis)
+
+
 def test_the_rows_of_a_batch_are_limited_by_the_option(tmp_path):
     query = LegacyQuery(two_shards(), MemoryClaims(), options(tmp_path, max_records=2))
     query.run(10)

@@ -1,21 +1,24 @@
-"""Older versions of PySpark, as EMR 8 and Glue 6 have them: batch reads, writing, and queries, also after kills and reshards."""
+"""Older versions of PySpark, as EMR 8 and Glue 6 have them: batch reads, writing, and queries, also after a kill and reshards."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from processes.command_line import ROOT
+from spark_jobs.killable_job import ACTIONS
 from spark_jobs.kills import Job, producing, python_of
 from spark_jobs.queries import WAIT_SECONDS
 
 pytestmark = [pytest.mark.versions, pytest.mark.timeout(3 * WAIT_SECONDS)]
 JOB = Path(__file__).parent / "versions_job.py"
-VERSIONS = ["4.0.2", "4.1.1"]
+VERSIONS = re.findall(r"^SPARKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -42,17 +45,20 @@ def test_a_short_job_reads_writes_and_runs_queries(kinesis, tmp_path, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_row_once_after_kills_and_a_reshard(kinesis, tmp_path, version):
+def test_every_row_once_after_a_kill_and_reshards(kinesis, tmp_path, version):
+    """More of them: SPARK=4.0.2 KILL_ROUNDS=24 .venv/bin/pytest -s -m kills tests/plugins/spark/jobs/test_kills.py"""
     stream = kinesis("versions-killed", 3)
     job = Job(stream.options(tmp_path, maxRecordsPerBatch=5000), tmp_path, "foreach", "local[2]", version=version)
-    with producing(stream):
-        for place in ("claimed", "acted"):
-            with job.start() as running:
-                running.wait_for_lines(3)
-                stream.split(0)
-                running.pause_at(place)
-                running.kill()
-                running.disarm()
+    with producing(stream), job.start() as running:
+        running.wait_for_lines(2)
+        stream.split(0)
+        running.wait_for_lines(3)
+        running.pause_at("claimed")
+        running.kill()
+        running.disarm()
+        stream.merge(1)
     job.finish()
-    for output in sorted(tmp_path.glob("out-*")):
+    outputs = sorted(tmp_path.glob("out-*"))
+    assert len(outputs) == ACTIONS
+    for output in outputs:
         assert sorted(map(int, pq.read_table(output, partitioning=None)["n"].to_pylist())) == list(range(stream.count))
