@@ -89,6 +89,7 @@ MALFORMED_READS = {
     "a text as sequence number": {"Records": [{"dynamodb": {**CHANGE, "SequenceNumber": "abc"}}]},
     "a sequence number without an end": {"Records": [{"dynamodb": {**CHANGE, "SequenceNumber": "9" * 5_000}}]},
     "a number as iterator": {"Records": [], "NextShardIterator": 5},
+    "a time that the SDK refuses": RuntimeError('Unable to calculate correct timezone offset for "1e+300"'),
 }
 
 
@@ -99,7 +100,9 @@ async def test_a_read_that_is_not_as_documented_may_be_tried_again(response):
         await service.get_records(rp.Shard("orders", "a"), "0 0 own", 10)
 
 
-@pytest.mark.parametrize("page", [{}, {"StreamDescription": {}}, {"StreamDescription": {"Shards": [{}]}}])
+@pytest.mark.parametrize(
+    "page", [{}, {"StreamDescription": {}}, {"StreamDescription": {"Shards": [{}]}}, described("a", parent="a")]
+)
 async def test_a_listing_that_is_not_as_documented_may_be_tried_again(page):
     service, _ = a_service(describe_stream=[page])
     with pytest.raises(TransientError, match="DescribeStream failed with MalformedResponse"):

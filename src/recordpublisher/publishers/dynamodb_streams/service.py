@@ -130,6 +130,8 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
     """A shard; it has no hash range here, so its id decides which subtask reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
+    if parent == described["ShardId"]:  # it would wait for itself
+        raise ValueError(f"{parent} is its own parent")
     closed = "EndingSequenceNumber" in described["SequenceNumberRange"]
     return Shard(table, described["ShardId"], (parent,) if parent else (), HashRange(place, place), closed=closed)
 
