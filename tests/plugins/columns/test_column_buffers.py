@@ -25,12 +25,18 @@ import sys
 import pyarrow
 import recordpublisher.plugins.spark.source.task_read
 import recordpublisher.publishers.polling
+from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 from recordpublisher.plugins.columns.record_columns import arrow_columns
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-arrow_columns(RecordBatch(Shard("s", "a"), [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]))
+records = [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]
+arrow_columns(RecordBatch(Shard("s", "a"), records), joined=ReusedMemory().joined)
 print(*sorted({"google.protobuf", "pandas", "pyarrow.compute", "recordpublisher.plugins.spark.service.kinesis_service"} & set(sys.modules)))
 """
+
+
+def joined(parts):
+    return b"".join(value for part in parts for value in part)
 
 
 def same(made, values, kind):
@@ -47,7 +53,7 @@ def test_text(texts):
 
 @pytest.mark.parametrize("parts", [[[]], [[b""]], [[b"\x00\xff", b"", b"abc"]], [[b"a"], [], [b"bc", b"d"]]])
 def test_bytes(parts):
-    same(binary_column(parts), [value for part in parts for value in part], pa.binary())
+    same(binary_column(parts, joined), [value for part in parts for value in part], pa.binary())
 
 
 def test_repeated_text():

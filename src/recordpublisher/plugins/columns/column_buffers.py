@@ -17,15 +17,10 @@ INSTANT = pa.timestamp("us", tz="UTC")
 _LONGEST_MS = 2**63 // 1000 - 1
 
 
-def joined_bytes(parts: Iterable[Iterable[bytes]]) -> bytes | memoryview:
-    """The values of all parts, one after the other."""
-    return b"".join(chain.from_iterable(parts))
-
-
 def binary_column(
-    parts: Sequence[Sequence[bytes]], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] = joined_bytes
+    parts: Sequence[Sequence[bytes]], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview]
 ) -> pa.Array:
-    """Bytes, none of them null, of all parts. `joined` may put them into other memory."""
+    """Bytes, none of them null, of all parts, which `joined` puts one after the other."""
     lengths = map(len, chain.from_iterable(parts))
     return _of_bytes(pa.binary(), joined(parts), lengths, sum(map(len, parts)))
 
