@@ -56,9 +56,11 @@ def command(
         return subprocess.CompletedProcess(process.args, code, output.read(), errors.read())
 
 
-def several_commands(endpoint: LocalKinesisThread, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
+def several_commands(
+    endpoint: LocalKinesisThread, *commands: list[str], cwd: Path | None = None
+) -> list[subprocess.CompletedProcess[str]]:
     """Run commands one after the other, in one process, with the endpoint in the environment."""
-    results = json_results("commands_in_one_process", [*commands], **sdk_environment(endpoint))
+    results = json_results("commands_in_one_process", [*commands], cwd=cwd, **sdk_environment(endpoint))
     return [
         subprocess.CompletedProcess(arguments, *result) for arguments, result in zip(commands, results, strict=True)
     ]

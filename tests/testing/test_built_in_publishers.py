@@ -53,6 +53,9 @@ class AgainstTheEndpoint(PublisherContract):
     def execute(self, work):
         run_fast(work)
 
+    def is_of_source(self, task):
+        return task.get_coro().__qualname__ == "RequestHandler.start"  # the endpoint's: one for each open connection
+
 
 class TestPolling(AgainstTheEndpoint):
     def factory(self, properties):

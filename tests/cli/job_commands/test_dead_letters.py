@@ -57,9 +57,8 @@ def results(folder):
         "replay": ["replay", str(job)],
         "left": ["list", str(job)],
     }
-    with serve_in_thread(streams={"orders": 1}) as endpoint, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder))
-        done = several_commands(endpoint, *(["dead-letters", *each] for each in commands.values()))
+    with serve_in_thread(streams={"orders": 1}) as endpoint:
+        done = several_commands(endpoint, *(["dead-letters", *each] for each in commands.values()), cwd=folder)
     return dict(zip(commands, done, strict=True))
 
 

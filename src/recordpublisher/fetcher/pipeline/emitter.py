@@ -12,7 +12,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import for_log, log_user_error
 
 from ..shards.shard_entry import ShardEntry
-from ..sink import Sink, Traced, always, untraced
+from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
 from .bounds import Bounds, EndReason
@@ -46,7 +46,8 @@ class Emitter:
     ) -> None:
         """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
         self._sink = sink
-        self._write_to_sink = traced(sink.write) if sink.traces_writes else sink.write
+        write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
+        self._write_to_sink = traced(write) if sink.traces_writes else write
         self._alignment = alignment
         self._intake = intake
         self._clock = clock

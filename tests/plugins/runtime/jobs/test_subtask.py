@@ -11,8 +11,8 @@ class Replaced:
 
     streams = ("orders",)
 
-    def __init__(self, *arguments, **options):
-        pass
+    def __init__(self, streams, properties, subtask, parallelism):
+        self.properties, self.subtask = properties, subtask
 
     async def __aenter__(self):
         return self

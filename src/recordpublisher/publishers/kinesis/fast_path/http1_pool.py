@@ -63,6 +63,7 @@ class Http1ConnectionPool:
         self._all: set[Http1Connection] = set()
         self._resolving: asyncio.Task[list[Any]] | None = None
         self._resolved_at = 0.0
+        self._awaiting_addresses = 0
         self._rotation = itertools.count()
         self._is_closed = False
 
@@ -180,7 +181,15 @@ class Http1ConnectionPool:
             self._resolving = asyncio.create_task(self._resolve())
             self._resolving.add_done_callback(_failed)  # all waiters may be gone; this marks the exception as retrieved
         resolving = self._resolving
-        await asyncio.wait([resolving])  # a cancelled waiter does not cancel it for the others
+        self._awaiting_addresses += 1
+        try:
+            await asyncio.wait([resolving])  # it ends with the last one that waits for it
+        finally:
+            self._awaiting_addresses -= 1
+            if not self._awaiting_addresses and not resolving.done():
+                self._resolving = None
+                resolving.cancel()
+                await asyncio.wait([resolving])
         if resolving.cancelled():
             raise ConnectionResetError("closed")
         return resolving.result()
