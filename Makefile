@@ -33,7 +33,7 @@ spark-classes: .venv/spark.jsa  ## stores Spark's classes for the tests that sta
 
 # Java writes the file when it ends, after the tests: "| cat" waits for it.
 .venv/spark.jsa: $(STAMP)
-	SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit=$(CURDIR)/$@" $(BIN)/pytest -p no:cacheprovider -q -s -k split_and_a_restart tests/plugins/spark/test_data_source.py | cat
+	SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit=$(CURDIR)/$@" $(BIN)/pytest -p no:cacheprovider -q -s -k split_and_a_restart tests/plugins/spark/test_data_source.py | cat
 	test -f $@
 
 slow: $(STAMP)  ## tests that take seconds each, and all random inputs, in two parts in parallel: tutorials, wheels, a sample Spark job (twenty minutes)

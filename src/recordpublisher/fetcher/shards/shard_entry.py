@@ -98,7 +98,7 @@ class ShardEntry:
         return freed
 
     def end_of_reading(self, children: Sequence[Shard]) -> None:
-        """It was read to its end (ReadIntake), or its stream was deleted (OwnedShards)."""
+        """It was read to its end (ReadIntake), or its stream was deleted (ShardLifecycle)."""
         self._check(self.stage is ShardStage.READING, "is read to its end")
         self.reading.end(children)
         self._on_progress()
