@@ -226,6 +226,33 @@ def test_what_the_sink_is_done_with_is_stored_while_a_run_that_has_ended_waits_f
     assert int(store.kept[-1]["shards"]["s/a"]["position"]) >= 27
 
 
+def test_a_sink_that_finishes_only_when_all_is_asked_for_is_asked_for_all():
+    class Buffering(RecordingSink):
+        """Keeps its rows until a flush that may not be partial, as sinks of users did before they were asked more than once."""
+
+        is_done = False
+
+        def unfinished(self):
+            return None if self.is_done or not self.rows else Unfinished(len(self.rows), "")
+
+        async def flush(self, checkpoint=None):
+            if checkpoint.may_be_partial and self.rows:
+                return {**checkpoint.state, "shards": {}}
+            self.is_done = bool(self.rows)
+            return None
+
+    source, sink, store = ScriptedSource(), Buffering(), MemoryStore()
+    source.add("a", 1, 2, 3)
+
+    async def story():
+        async with asyncio.timeout(600):
+            await read(source, sink, Bounds(max_records=3), checkpoints=SubtaskCheckpoints(store, 0, 1))
+
+    run_virtual(story())
+    assert sink.is_done
+    assert store.kept[-1]["shards"]["s/a"]["position"]
+
+
 class Overlaps(RecordingSink):
     """Records whether a flush has met a write."""
 

@@ -22,6 +22,8 @@ from .startup import OpenedJob
 log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
 """Between two checkpoints of a run that has ended, while the sink works on what it was given."""
+LAST_PROGRESS_SECONDS = 60.0
+"""A sink that was done with nothing more for so long is asked for all: it may have waited for that."""
 
 
 class Snapshotter:
@@ -120,9 +122,12 @@ class SnapshotCheckpointer(Checkpointer):
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.checkpoints is not None else ()
-        last = Checkpoint({}, stopped=stopped, is_last=True)
-        while (await self._checkpoint(replace(last, may_be_partial=True)))["shards"] != before:
-            if not await self._is_sink_busy():
+        last, monotonic = Checkpoint({}, stopped=stopped, is_last=True), self._job.clock.monotonic
+        stored, since = None, monotonic()
+        while (done := (await self._checkpoint(replace(last, may_be_partial=True)))["shards"]) != before:
+            if done != stored:
+                stored, since = done, monotonic()
+            if monotonic() - since > LAST_PROGRESS_SECONDS or not await self._is_sink_busy():
                 await self._checkpoint(last)
                 return
 
