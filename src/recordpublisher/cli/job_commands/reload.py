@@ -1,5 +1,6 @@
 """`recordpublisher run --reload`: runs the job as a process, and starts it again when a file of the current folder has changed."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -27,9 +28,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
         command = [sys.executable, "-m", "recordpublisher", *arguments, "--default-state", f"{state}/state"]
         while True:
             files = _watched_files()
-            process = subprocess.Popen(
-                command, start_new_session=True
-            )  # only this process gets Ctrl-C, and passes it on
+            process = subprocess.Popen(command, start_new_session=True)  # Ctrl-C is passed on by this process
             while process.poll() is None and not signals and _watched_files() == files:
                 time.sleep(POLL_SECONDS)
             has_ended = process.poll() is not None
@@ -51,6 +50,7 @@ def _watched_files() -> dict[str, int]:
     found: dict[str, int] = {}
     for folder, names, files in os.walk("."):
         names[:] = [name for name in names if name[0] != "." and not Path(folder, name, "pyvenv.cfg").exists()]
-        paths = [os.path.join(folder, file) for file in files if file.endswith(WATCHED)]
-        found |= {path: os.stat(path).st_mtime_ns for path in paths if os.path.exists(path)}
+        for path in (os.path.join(folder, file) for file in files if file.endswith(WATCHED)):
+            with contextlib.suppress(FileNotFoundError):  # an editor puts a new file in the place of the old one
+                found[path] = os.stat(path).st_mtime_ns
     return found
