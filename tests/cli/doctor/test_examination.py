@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 
 import recordpublisher as rp
-from recordpublisher.cli.doctor.examination import Examination
+from recordpublisher.cli.doctor.examination import Examination, settings_findings
 from recordpublisher.cli.doctor.streams import Use
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
@@ -83,3 +83,20 @@ async def test_an_arn_of_something_else_is_a_finding():
     assert verdict == "PROBLEM"
     assert "arn:aws:kinesis:REGION:ACCOUNT:stream/NAME" in words
     assert checked["sink"][0] == "ok"
+
+
+async def test_a_type_of_a_module_is_a_deserializer_as_in_run(monkeypatch, tmp_path):
+    (tmp_path / "shop_of_doctor.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Order:\n    price: float\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def plugins(deserializer):
+        properties = rp.Properties({"flink.deserializer": deserializer})
+        findings = await settings_findings(load_registry(), properties, ["orders"])
+        return next((each.verdict.value, each.words) for each in findings if each.name == "plugins")
+
+    assert (await plugins("shop_of_doctor:Order"))[0] == "ok"
+    verdict, words = await plugins("shop_of_doctor:Odrer")
+    assert verdict == "PROBLEM"
+    assert "has no attribute 'Odrer'" in words

@@ -8,6 +8,7 @@ import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.redrive.letters import dead_letters_of
 from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget, replayed
+from recordpublisher.testing import run_virtual
 
 HANDLER = """
 handled, failing = [], set()
@@ -169,3 +170,16 @@ def test_a_job_without_a_map_sink_has_no_handler(properties):
 def test_letters_of_another_sink_cannot_be_read(properties):
     with pytest.raises(rp.ConfigurationError, match="jsonl, parquet, sql or kinesis"):
         dead_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
+
+
+def test_a_folder_that_no_letter_has_made_yet_has_none_and_a_mistyped_path_is_an_error(tmp_path):
+    def letters_in(path):
+        sink = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(path)}
+        return dead_letters_of(rp.Properties({"flink.deserializer.error": "DEAD_LETTER", **sink}))
+
+    async def numbers():
+        return [letter async for chunk in letters_in(tmp_path / "letters").chunks(is_replay=False) for letter in chunk]
+
+    assert run_virtual(numbers()) == []
+    with pytest.raises(rp.ConfigurationError, match="the folder with the dead letters"):
+        letters_in(tmp_path / "mistyped" / "letters")

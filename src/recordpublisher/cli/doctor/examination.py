@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.stores.by_location import back_end_of
@@ -219,10 +220,14 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
         (registry.publishers, RECORD_PUBLISHER),
         (registry.trackers, TRACKER),
-        (registry.deserializers, DESERIALIZER),
         (registry.watermark_strategies, WATERMARK_STRATEGY),
         (registry.shard_assigners, SHARD_ASSIGNER),
     )
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
-    return ", ".join(properties.value(key) for _, key in named)
+    deserializer = properties.value(DESERIALIZER) or ""
+    if ":" in deserializer:
+        build_deserializer(registry, properties)
+    else:
+        registry.deserializers.get(deserializer, DESERIALIZER.key)
+    return ", ".join([*(properties.value(key) for _, key in named), deserializer])

@@ -29,7 +29,9 @@ def imported(path: str | None, key: str, valid: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything
-        reason = str(error) if isinstance(error, (ImportError, AttributeError, ValueError)) else repr(error)
+        reason = (
+            str(error) if isinstance(error, (ImportError, SyntaxError, AttributeError, ValueError)) else repr(error)
+        )
         raise ConfigurationError(key, path, valid, reason=reason) from error
 
 

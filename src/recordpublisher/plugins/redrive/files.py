@@ -26,10 +26,10 @@ class FileLetters(DeadLetters):
     """Owns the file that is replayed, and which of its letters are left."""
 
     def __init__(self, suffix: str, properties: Properties) -> None:
-        """Raises: ConfigurationError for a folder that is not there."""
+        """A folder that is not there yet has no letters. Raises: ConfigurationError for one whose parent is not there either."""
         key = JSONL_PATH if suffix == "jsonl" else PARQUET_PATH
         folder = properties.value(key)
-        if folder is None or not Path(path_of(folder, key.key)).is_dir():
+        if folder is None or not Path(path_of(folder, key.key)).absolute().parent.is_dir():
             raise ConfigurationError(key.key, folder, "the folder with the dead letters")
         self._folder = Path(path_of(folder, key.key))
         self._suffix = suffix

@@ -129,7 +129,7 @@ def _start_properties(start: datetime | str | State | None, given: Properties) -
         raise ConfigurationError("start", place, _VALID_START, reason="the read ends at the tip")
     if is_given:
         return {}
-    if isinstance(start, (datetime, str)) and place != PositionType.TRIM_HORIZON:
+    if start is not None and not isinstance(start, Mapping) and place != PositionType.TRIM_HORIZON:
         seconds = f"{_time_ms('start', start, _VALID_START) / 1000:.3f}"
         time = {INITIAL_TIMESTAMP.key: seconds, INITIAL_TIMESTAMP_FORMAT.key: None}
         return {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP, **time}

@@ -54,6 +54,7 @@ class Outcomes:
         self._on_changed = on_changed
         self._policy = RetryPolicy(settings.retries, _BASE_MS, _MAX_MS, _EXPONENT)
         self._skipped_log = SkippedRecordsLog(log)
+        self._retried_log = SkippedRecordsLog(log)
         self._retry_timers: set[asyncio.TimerHandle] = set()
 
     def metrics(self) -> dict[str, int]:
@@ -100,6 +101,7 @@ class Outcomes:
             return
         if item.attempts <= self._settings.retries:
             self._counts["retries"] += 1
+            self._log_retry(item, error)
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
             return
         reason = describe_error(error)
@@ -116,6 +118,11 @@ class Outcomes:
         if item.key_queue is not None:
             self._ready.finish(item.key_queue)
         self._on_ready()
+
+    @property
+    def retries_planned(self) -> int:
+        """How many failed records wait for another attempt."""
+        return len(self._retry_timers)
 
     def expired(self, item: UnhandledRecord) -> None:
         """The record is older than `max_age`. The next one of its key is released by `ReadyRecords.finish`."""
@@ -158,6 +165,10 @@ class Outcomes:
         elif items[0].key_queue is not None:
             self._ready.finish(items[0].key_queue)
         self._on_ready()
+
+    def _log_retry(self, item: UnhandledRecord, error: Exception) -> None:
+        key, reason = item.pending.batch.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
+        self._retried_log.skipped(str(item), reason, error, key, item.record.sequence_number, how="handled again:")
 
     def _retry_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
         def retry() -> None:

@@ -202,8 +202,9 @@ class MapSink(Sink[V]):
     def unfinished(self) -> Unfinished:
         """How many records are not handled, and the one whose handler has run longest."""
         words, call = self._running.oldest()
-        count = self._outcomes.outstanding
-        return Unfinished(count, ", ".join(filter(None, (f"records not handled: {count}", words))), call)
+        count, failed = self._outcomes.outstanding, self._outcomes.retries_planned
+        waiting = f"waiting for a retry: {failed}" if failed else ""
+        return Unfinished(count, ", ".join(filter(None, (f"records not handled: {count}", waiting, words))), call)
 
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""
