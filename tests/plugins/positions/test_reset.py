@@ -126,6 +126,22 @@ async def test_a_group_is_not_reset_in_place(job):
         await reset(rp.Properties({**job, "flink.shard.assignment": "ELASTIC"}), "LATEST")
 
 
+async def test_a_sink_with_positions_is_told_as_such_also_without_a_state_store(job, put, tmp_path):
+    put(b"1")
+    sink = {
+        "flink.sink": "sql",
+        "flink.job.name": "shop",
+        "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
+        "flink.state.uri": None,
+    }
+    job = rp.Properties({**job, **sink})
+    async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+
+    with pytest.raises(rp.StateError, match=r"with its rows, and the job goes on from these: give the job a new name"):
+        await reset(job, "LATEST")
+
+
 async def test_an_unknown_shard_is_refused(job, put):
     put(b"1")
     await read(job)

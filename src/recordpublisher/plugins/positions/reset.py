@@ -41,7 +41,6 @@ class PositionsReset:
         Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
         shard.
         """
-        self.job.check_writable()
         if self.properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             raise StateError(
                 "positions of a group are not reset in place: write those of `positions show --json`, changed, into a new "
@@ -49,6 +48,7 @@ class PositionsReset:
             )
         stored = await self.job.load()
         stored.check_unused(is_forced=True)
+        self.job.check_writable()
         if not stored.merged.shards:
             raise StateError(f"the job has stored no positions: it starts where {INITIAL_POSITION.key} says")
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
