@@ -168,7 +168,8 @@ class Outcomes:
 
     def _log_retry(self, item: UnhandledRecord, error: Exception) -> None:
         key, reason = item.pending.batch.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
-        self._retried_log.skipped(str(item), reason, error, key, item.record.sequence_number, how="handled again:")
+        # without its traceback, which comes when no attempt is left
+        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how="handled again:")
 
     def _retry_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
         def retry() -> None:
