@@ -58,4 +58,5 @@ def test_each_warning_comes_once_and_reaches_the_users_process(kinesis, tmp_path
     lines = {name: text.count("'maxtask'") for name, text in zip(parts[1::2], parts[2::2], strict=True)}
     assert lines == {"load": 1, "start": 0, "start with a schema": 1, "read": 1, "write": 1, "end": 0}
     logged = json.loads(done.stdout.splitlines()[-1])
-    assert logged == [f"query q: {WARNED}"] * 2
+    of_options = [line for line in logged if "'maxtask'" in line]  # the second query also finds the claims of the first
+    assert of_options == [f"query q: {WARNED}"] * 2
