@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .publishers.properties.generated.settings import JobSettings, Settings
     from .publishers.properties.properties import Properties
     from .publishers.properties.unknown_keys import UnknownPropertyWarning
-    from .publishers.records import Record, RecordBatch, UserRecord
+    from .publishers.records import Record, RecordBatch
     from .publishers.shard_metrics import ShardMetrics
     from .publishers.shards import HashRange, Shard
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recordpublisher.consumer.event_time import JsonFieldTimestamps, check_times, timestamp_assigner_for
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 from recordpublisher.publishers.properties.groups.values_and_time import (
     COMPRESSION,
     DESERIALIZER,
@@ -80,6 +80,6 @@ def json_line(record: Record) -> bytes:
         try:
             msgspec.json.decode(record.data)
             fields["data"] = msgspec.Raw(msgspec.json.format(record.data, indent=-1))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             pass  # no JSON: it stays text
     return printable_json(msgspec.json.encode(fields)) + b"\n"

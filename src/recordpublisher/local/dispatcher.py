@@ -4,6 +4,8 @@ import asyncio
 
 import msgspec
 
+from recordpublisher.publishers.errors import UNDECODABLE
+
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
 from .faults.kinds import FaultKind
 from .faults.random_faults import DrawnFault
@@ -134,7 +136,7 @@ class RequestDispatcher:
         """The shard or the consumer that a request names, "" when it names neither."""
         try:
             target = _decode_target(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return ""
         if target.shard_iterator is not None:
             iterator = self._account.tokens.open(target.shard_iterator, ShardIterator)

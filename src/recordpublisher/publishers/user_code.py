@@ -90,10 +90,8 @@ class UserFunction:
         if self.is_async:
             result = self._function(*arguments)
         else:
-            context = (
-                contextvars.copy_context()
-            )  # a span, and fields of log lines, as `asyncio.to_thread` takes them along
-            loop = asyncio.get_running_loop()
+            # with the context, which has the span and the fields of log lines, as `asyncio.to_thread` does
+            context, loop = contextvars.copy_context(), asyncio.get_running_loop()
             result = await loop.run_in_executor(self._threads, context.run, self._call_in_thread, arguments)
         if inspect.isawaitable(result):
             return await result

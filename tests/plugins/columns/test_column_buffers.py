@@ -27,7 +27,8 @@ import recordpublisher.plugins.spark.source.task_read
 import recordpublisher.publishers.polling
 from recordpublisher.plugins.spark.columns.reused_memory import ReusedMemory
 from recordpublisher.plugins.columns.record_columns import arrow_columns
-from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 records = [UserRecord(b"x", "1", 1.0, "k", None), UserRecord(b"", "2", 1.0, None, "5")]
 arrow_columns(RecordBatch(Shard("s", "a"), records), joined=ReusedMemory().joined)

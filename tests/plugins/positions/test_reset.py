@@ -27,7 +27,7 @@ async def reset(job, to, *shards, apply=True):
     positions = JobPositions(job)
     try:
         async with KinesisClient(job, [job["flink.streams"]]) as service:
-            resetting = PositionsReset(positions, service, [job["flink.streams"]], job, place_named(to, job), shards)
+            resetting = PositionsReset(positions, service, [job["flink.streams"]], job, place_named(to), shards)
             plan = await resetting.plan()
             if apply:
                 await resetting.apply(plan)
@@ -161,13 +161,13 @@ async def test_an_unknown_shard_is_refused(job, put):
     ],
 )
 def test_places_are_named_as_in_properties(to, place):
-    assert place_named(to, rp.Properties({})) == place
+    assert place_named(to) == place
 
 
 @pytest.mark.parametrize("to", ["", "yesterday", "AT_TIMESTAMP", "-5"])
 def test_a_place_that_is_none_is_refused(to):
-    with pytest.raises(rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, or a time such as"):
-        place_named(to, rp.Properties({}))
+    with pytest.raises(rp.ConfigurationError, match=r"option '--to'.*TRIM_HORIZON, LATEST, or a time: 2026"):
+        place_named(to)
 
 
 async def test_every_subtask_that_runs_is_fenced_off(job, put):

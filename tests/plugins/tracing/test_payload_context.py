@@ -1,12 +1,14 @@
 """The trace context in payloads: which are read, and which KinesisSink changes."""
 
 import json
+import sys
+from types import ModuleType
 
 import pytest
 from opentelemetry import trace
 
 import recordpublisher as rp
-from recordpublisher.plugins.tracing.payload_context import ContextField
+from recordpublisher.plugins.tracing.payload_context import ContextField, carrier_reader
 from recordpublisher.plugins.tracing.provider import payload_with_context
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -34,7 +36,9 @@ def test_a_field_holds_a_text_or_an_object_of_texts(payload, carrier):
     assert FIELD.read(record(json.dumps(payload).encode())) == carrier
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"{", b'{"a": 1', b"5"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"{", b'{"a": 1', b"5", b'{"trace-parent": "\xff"}', b'{"a":' + b"[" * 100_000]
+)
 def test_what_is_no_json_object_has_no_context_and_is_not_changed(data):
     assert FIELD.read(record(data)) is None
     assert FIELD.add(data, PARENT) == data
@@ -68,3 +72,13 @@ def test_payloads_are_not_touched_without_a_provider_or_without_a_field(spans, m
 def test_a_name_that_json_would_escape_is_refused():
     with pytest.raises(rp.ConfigurationError, match=r"flink\.tracing\.context\.field"):
         ContextField('trace"parent')
+
+
+@pytest.mark.parametrize("result", ["00-trace", 5, {"traceparent": 5}, {1: "x"}, [("traceparent", "x")]])
+def test_what_a_function_returns_that_is_no_mapping_of_texts_ends_no_job_and_is_told(result, monkeypatch, caplog):
+    module = ModuleType("contexts")
+    module.of = lambda record: result
+    monkeypatch.setitem(sys.modules, "contexts", module)
+
+    assert carrier_reader(rp.Properties({"flink.tracing.context.function": "contexts:of"}))(record(b"x")) is None
+    assert "no trace context of record 1 of orders/a: the function returned" in caplog.text

@@ -178,7 +178,7 @@ def reset_positions(
 
     search_current_folder()  # for a function of streams or of the sink
     properties = read_properties(job, pairs, region, endpoint, profile)
-    start = place_named(to, properties)
+    start = place_named(to)
 
     async def move() -> None:
         async with job_and_service(properties) as (positions_of_job, service, streams):

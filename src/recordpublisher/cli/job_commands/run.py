@@ -1,7 +1,6 @@
 """`recordpublisher run`: a job from its properties file, with its log lines and progress on stderr."""
 
 import asyncio
-import functools
 import logging
 import os
 import signal
@@ -129,8 +128,7 @@ def run(
             options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             if is_program:
-                change = functools.partial(_of_program, properties, changed)
-                asyncio.run(_run_program(job, change, console, exporters))
+                asyncio.run(_run_program(job, lambda own: changed(own.merged(dict(properties))), console, exporters))
             else:
                 asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, options, console, exporters))
     except Exception as error:
@@ -139,11 +137,6 @@ def run(
         # the sink is the user's: its errors are reported like the library's, and with the calls that led to them
         log_traceback(error)
         raise RecordPublisherError(one_line(error)) from error
-
-
-def _of_program(options: Properties, changed: Callable[[Properties], Properties], given: Properties) -> Properties:
-    """The properties of a program's job, with the options of the command over them."""
-    return changed(given.merged(dict(options.items())))
 
 
 def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:

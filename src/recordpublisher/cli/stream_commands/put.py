@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -87,7 +87,7 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
 def _value(line: bytes, field: str) -> str:
     try:
         found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ValueError(f"it is no JSON: {error}") from error
     value = found.get(field) if isinstance(found, dict) else None
     if value is None:

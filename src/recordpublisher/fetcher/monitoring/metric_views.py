@@ -97,6 +97,8 @@ class SubtaskView:
         return list(self.table)
 
     def observe_load(self, now_ms: int) -> None:
-        """Now and then: how far its shards are behind, and what it has written."""
+        """Now and then, in a group: how far its shards are behind, and what it has written."""
+        if self.tracker.worker is None:
+            return
         lags_ms = {entry.key: millis_behind_latest(entry, now_ms) for entry in self.table if entry.is_open}
         self.workers_wanted.observe(lags_ms, self.emitter.records)

@@ -36,11 +36,8 @@ class ShardState:
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
         """Where a publisher resumes: fan-out after the continuation, others after the last emitted record."""
-        if (
-            use_continuation
-            and self.continuation is not None
-            and not (self.position and self.position.is_inside_aggregate)
-        ):
+        is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
+        if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)
         return self.start if self.position is None else StartingPosition.after(self.position)
 

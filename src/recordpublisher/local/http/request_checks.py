@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from recordpublisher.publishers.errors import UNDECODABLE
+
 from ..api_errors import ApiError
 from .wire_formats import CBOR, JSON, WireFormat, format_of, has_cbor
 
@@ -89,7 +91,7 @@ def _media_type(request: Request) -> str:
 def _is_object(body: bytes, wire: WireFormat) -> bool:
     try:
         return isinstance(msgspec.json.decode(wire.to_json(body)), dict)
-    except (ApiError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (ApiError, *UNDECODABLE):
         return False
 
 

@@ -4,6 +4,8 @@ from typing import get_args
 
 import msgspec
 
+from recordpublisher.publishers.errors import UNDECODABLE
+
 from ..api_errors import invalid_argument, not_found
 from ..requests import settings as requests
 from ..streams.account import Account
@@ -140,7 +142,7 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
     """Store the policy of a stream or consumer."""
     try:
         msgspec.json.decode(request.policy, type=dict[str, object])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise invalid_argument(f"The policy is no JSON object: {error}") from error
     find_resource(account, request.resource_arn).policy = request.policy
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from recordpublisher.publishers.errors import UNDECODABLE
+
 from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request
 from ..requests.violations import violations
@@ -44,7 +46,7 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
             raise (
                 invalid_input(str(error)) if message is None else ApiError("ValidationException", message)
             ) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise ApiError("SerializationException", f"The body is not JSON: {error}") from error
 
     return checked

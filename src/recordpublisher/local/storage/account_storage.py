@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 
 from ..api_errors import ApiError
 from ..streams.account import Account
@@ -157,7 +157,7 @@ class AccountStorage:
             return
         try:
             stored = msgspec.msgpack.decode(document, type=StoredAccount)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise _changed(folder, f"its account cannot be read: {error}") from error
         if stored.region != self._account.region:
             reason = f"its streams are in {stored.region}, and the endpoint is in {self._account.region}"

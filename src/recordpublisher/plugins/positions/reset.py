@@ -8,11 +8,11 @@ from typing import TypeVar
 from recordpublisher.fetcher.checkpoints.restore import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.initial_position import A_TIME, time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
@@ -82,13 +82,9 @@ class PositionsReset:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
 
 
-def place_named(to: str, properties: Properties) -> StartingPosition:
-    """TRIM_HORIZON, LATEST, or a time as `flink.stream.initpos.timestamp` takes it. Raises: ConfigurationError."""
+def place_named(to: str) -> StartingPosition:
+    """TRIM_HORIZON, LATEST, or a time: ISO-8601 or epoch seconds. Raises: ConfigurationError."""
     place = to.upper()
     if place in PLACES:
         return StartingPosition(PositionType(place))
-    at = {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP.value, INITIAL_TIMESTAMP.key: to}
-    try:
-        return initial_position(properties.merged(at))
-    except ConfigurationError as error:
-        raise ConfigurationError("--to", to, f"{', '.join(PLACES)}, or a time such as 2026-11-26T06:00:00Z") from error
+    return StartingPosition.at_timestamp(time_ms("--to", to, f"{', '.join(PLACES)}, or a time: {A_TIME}"))

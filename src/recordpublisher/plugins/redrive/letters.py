@@ -1,9 +1,11 @@
 """DeadLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import SequenceNumber
@@ -11,6 +13,9 @@ from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
+
+if TYPE_CHECKING:
+    from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 CHUNK = 1000
 """Letters that are replayed together: what a kill may repeat."""
@@ -49,6 +54,13 @@ class DeadLetters(ABC):
 
     async def close(self) -> None:  # noqa: B027 - files have nothing to close
         """Release the connections."""
+
+
+async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
+    """Put the original records to the tip of a stream, with their keys. Raises: SinkError."""
+    for letter in letters:
+        record = letter.record
+        await sink.put(record.data, record.partition_key or record.sequence_number, record.explicit_hash_key)
 
 
 def dead_letters_of(properties: Properties) -> DeadLetters:

@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
-from .letters import DeadLetter, DeadLetters
+from .letters import DeadLetter, DeadLetters, put_letters
 
 Failures = Mapping[tuple[str, str, int], str]
 """Why letters failed, by `DeadLetter.key`."""
@@ -84,9 +84,8 @@ class StreamTarget(AsyncExitStack):
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Return when all are acknowledged. Raises: ConfigurationError for a stream that the job does not read, SinkError."""
-        for letter in letters:
-            record, sink = letter.record, await self._sink_of(letter.shard.stream)
-            await sink.put(record.data, record.partition_key or record.sequence_number, record.explicit_hash_key)
+        for stream, of_stream in groupby(letters, lambda letter: letter.shard.stream):
+            await put_letters(await self._sink_of(stream), of_stream)
         for sink in self._sinks.values():
             await sink.flush()
         return {}

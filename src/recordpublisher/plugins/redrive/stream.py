@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 
-from .letters import DeadLetter, DeadLetters
+from .letters import DeadLetter, DeadLetters, put_letters
 
 
 class StreamLetters(DeadLetters):
@@ -46,13 +46,9 @@ class StreamLetters(DeadLetters):
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Put what failed to the stream again."""
-        if not failed:
-            return
-        async with KinesisSink(self._of_sink) as sink:
-            for letter in failed:
-                record = letter.record
-                key = record.partition_key or record.sequence_number
-                await sink.put(record.data, key, record.explicit_hash_key)
+        if failed:
+            async with KinesisSink(self._of_sink) as sink:
+                await put_letters(sink, failed)
 
     async def _stored(self) -> list[State] | None:
         """Where the last replay ended; None: there was none."""

@@ -166,11 +166,11 @@ class QueryPlanner:
             if found_new:
                 continue
             is_late, is_away = now() >= until, self.outage is not None
-            if not planner.is_available_now:
-                if not is_first or (is_late and (is_away or step is not None)):
-                    return start
-            elif is_late and (is_away or step is None):
-                return replace(start, waits=start.waits + 1)
+            if planner.is_available_now:
+                if is_late and (is_away or step is None):
+                    return replace(start, waits=start.waits + 1)
+            elif not is_first or (is_late and (is_away or step is not None)):
+                return start
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch. Services are called only for a batch that was planned before a restart; if they are away, its tasks wait.

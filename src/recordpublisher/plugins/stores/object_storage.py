@@ -1,7 +1,7 @@
 """ObjectStorageStore: a conditional store of objects in Google Cloud Storage or Azure Blob Storage, by the library obstore."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.conditional_store import (
-    ConditionalStore,
     ConflictError,
     VersionedValue,
     new_version,
@@ -18,7 +17,8 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .store_service import get_side_by_side, refuse_credentials, side_by_side
+from .conditional_objects import ConditionalObjects
+from .store_service import refuse_credentials
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
@@ -47,14 +47,8 @@ class _Found(NamedTuple):
     identity: dict[str, str] | None = None
 
 
-class ObjectStorageStore(ConditionalStore):
-    """Owns the client of a bucket or container. The version of an object is its ETag.
-
-    Each write has a random id in the object's metadata. It shows whether a refused write met its own first attempt or another process's
-    write.
-    """
-
-    poll_seconds = 0.5
+class ObjectStorageStore(ConditionalObjects):
+    """Owns the client of a bucket or container."""
 
     def __init__(
         self, uri: str, key: str, properties: Properties, open_client: Callable[[str], Any] = open_object_store
@@ -74,10 +68,6 @@ class ObjectStorageStore(ConditionalStore):
         """Read an object."""
         return (await self._get(name)).entry
 
-    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects side by side."""
-        return await get_side_by_side(self.get, names)
-
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Put if there is no object."""
         return await self._put(name, value, None)
@@ -85,10 +75,6 @@ class ObjectStorageStore(ConditionalStore):
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Put if the object is still the one that has this ETag."""
         return await self._put(name, value, expected)
-
-    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List, then read the objects, side by side."""
-        return await self.get_all(await self.list_names(prefix))
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List the folder of the prefix: obstore knows no other prefixes."""
@@ -101,10 +87,6 @@ class ObjectStorageStore(ConditionalStore):
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
         """List as `list_versions` does."""
         return [name for name in await self.list_versions(prefix) if before is None or name < before]
-
-    async def delete(self, *names: str) -> None:
-        """Delete one by one, side by side."""
-        await side_by_side(map(self._delete, names))
 
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
         from obstore.exceptions import AlreadyExistsError, PreconditionError

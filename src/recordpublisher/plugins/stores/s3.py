@@ -1,11 +1,10 @@
 """S3Store: a conditional store of objects below a prefix; `If-None-Match` and `If-Match` are its conditions."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import (
-    ConditionalStore,
     ConflictError,
     VersionedValue,
     new_version,
@@ -14,13 +13,12 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
+from .conditional_objects import ConditionalObjects
 from .store_service import (
     ConditionFailedError,
     NotFoundError,
     StoreService,
-    get_side_by_side,
     refuse_credentials,
-    side_by_side,
 )
 
 T = TypeVar("T")
@@ -30,14 +28,8 @@ _WRITE_ID = "write-id"
 _ATTEMPTS = 10
 
 
-class S3Store(ConditionalStore):
-    """Owns the client of a bucket. The version of an object is its ETag.
-
-    Each write has a random id in the object's metadata. It shows whether a refused write met its own first attempt or another process's
-    write. The credentials need GetObject, PutObject, DeleteObject and ListBucket.
-    """
-
-    poll_seconds = 0.5
+class S3Store(ConditionalObjects):
+    """Owns the client of a bucket. The credentials need GetObject, PutObject, DeleteObject and ListBucket."""
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
@@ -55,10 +47,6 @@ class S3Store(ConditionalStore):
         found = await self._get(name)
         return None if found is None else found[0]
 
-    async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the objects side by side."""
-        return await get_side_by_side(self.get, names)
-
     async def put_if_absent(self, name: str, value: bytes) -> str:
         """Put with `If-None-Match: *`."""
         return await self._put(name, value, None)
@@ -66,10 +54,6 @@ class S3Store(ConditionalStore):
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Put with `If-Match`."""
         return await self._put(name, value, expected)
-
-    async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List, then read the objects, side by side."""
-        return await self.get_all(await self.list_names(prefix))
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List; S3 sorts by name."""
@@ -83,10 +67,6 @@ class S3Store(ConditionalStore):
                 break
             names.append(name)
         return names
-
-    async def delete(self, *names: str) -> None:
-        """Delete one by one, side by side."""
-        await side_by_side(map(self._delete, names))
 
     async def close(self) -> None:
         """Close the client."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.plugins.host.function_property import imported_function
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
@@ -36,7 +36,7 @@ class ContextField:
         """What the field holds; None: it is not there, or the payload is no JSON object."""
         try:
             context = self._decode(record.data).context
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
         if isinstance(context, str):
             return {TRACEPARENT: context}
@@ -47,7 +47,7 @@ class ContextField:
         """The payload with the field. One that has it, or is no JSON object, stays as it is."""
         try:
             is_there = self._decode(data).context is not None
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return data
         if is_there:
             return data
@@ -66,7 +66,7 @@ def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]
 
 
 class _Guarded:
-    """A function of the user, whose errors end no job."""
+    """A function of the user, whose errors and results end no job."""
 
     def __init__(self, function: Callable[[Record], Carrier | None]) -> None:
         self._function = function
@@ -74,11 +74,20 @@ class _Guarded:
 
     def __call__(self, record: Record) -> Carrier | None:
         try:
-            return self._function(record)
+            return _checked(self._function(record))
         except Exception as error:
             name = f"record {record.sequence_number} of {record.stream}/{record.shard_id}"
             self._skipped_log.skipped(name, str(error), error, how="no trace context of")
             return None
+
+
+def _checked(carrier: object) -> Carrier | None:
+    """What a user's function returned. Raises: TypeError for anything but texts by name, which OpenTelemetry trusts to be."""
+    if carrier is None:
+        return None
+    if isinstance(carrier, Mapping) and all(isinstance(text, str) for item in carrier.items() for text in item):
+        return carrier
+    raise TypeError(f"the function returned {carrier!r:.100}; valid: a mapping of texts, or None")
 
 
 def _no_carrier(record: Record) -> Carrier | None:

@@ -7,21 +7,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import astuple
-
 from ..kinesis.ports import ReadResponse
 from ..positions import SequenceNumber, StartingPosition
-from ..records import COLUMNS, RECORD_OVERHEAD_BYTES, RecordBatch, RecordColumns, UserRecord, columns_of, to_millis
+from ..records import RecordBatch, UserRecord, columns_of
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
 from ..skipped_records import SkippedRecordsLog
+from .expanded_records import ExpandedRecords, records_after
 from .kpl_format import LongAggregate, SubRecords, parse_aggregate
 from .loop_yielder import STEP, LoopYielder
 from .owned_keys import OwnedKeys
 from .record_distribution import ForeignSubRecords
-
-MAX_BATCH_BYTES = 4 * 2**20
-"""A batch that takes this much memory (P6) gets no more sub-records: the next batch does."""
 
 _WHY_DROPPED = (
     "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; a producer of another kind that "
@@ -167,9 +163,8 @@ class ResponseBatches:
             deaggregator.begin_response(max(raw.arrival_millis))
         self._deaggregator = deaggregator
         self._plain = None if has_aggregates else raw
-        self._reversed = (
-            list(reversed(raw.records)) if has_aggregates else []
-        )  # taken from its end, so that what was expanded is freed
+        # taken from its end, so that what was expanded is freed
+        self._reversed = list(reversed(raw.records)) if has_aggregates else []
         self._record: UserRecord  # the one that was taken last
         self._opened: OpenAggregate | None = None
         self._millis_behind_latest = response.millis_behind_latest
@@ -199,7 +194,7 @@ class ResponseBatches:
 
     async def _expand(self) -> RecordBatch:
         """The next batch of user records. It may end after a short aggregate, and after each step of a long one."""
-        expanded = _Expanded()
+        expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
                 await self._take_records(expanded)
@@ -209,7 +204,7 @@ class ResponseBatches:
                 return self._batch_so_far(expanded)
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
-    async def _take_records(self, expanded: _Expanded) -> None:
+    async def _take_records(self, expanded: ExpandedRecords) -> None:
         """Take plain records and short aggregates, up to a full batch or a long aggregate, which is then open.
 
         A short aggregate costs as few calls as possible. Sub-sequence numbers count dropped sub-records too, so they are the same for
@@ -238,7 +233,7 @@ class ResponseBatches:
             if self._opened is None:
                 expanded.add_plain(record, done)
 
-    async def _take_step(self, expanded: _Expanded, opened: OpenAggregate) -> None:
+    async def _take_step(self, expanded: ExpandedRecords, opened: OpenAggregate) -> None:
         """Take some sub-records of a long aggregate."""
         bytes_before = opened.done_bytes
         columns = await self._deaggregator.read_step(opened)
@@ -246,7 +241,7 @@ class ResponseBatches:
         if opened.is_done:
             self._opened = None
 
-    def _batch_so_far(self, expanded: _Expanded) -> RecordBatch:
+    def _batch_so_far(self, expanded: ExpandedRecords) -> RecordBatch:
         position = SequenceNumber(self._record.sequence_number) if self._opened is None else self._opened.position
         return RecordBatch(
             self._deaggregator.shard,
@@ -268,48 +263,3 @@ class ResponseBatches:
             raw_count=raw_count,
             raw_bytes=raw_bytes,
         )
-
-
-class _Expanded:
-    """What the next batch has so far, as columns. A Kinesis record counts in the batch in which it begins."""
-
-    def __init__(self) -> None:
-        self._columns: list[list[Any]] = [[] for _ in COLUMNS]
-        self._plain: list[UserRecord] = []  # those after the last aggregate
-        self.raw_count = self.raw_bytes = 0
-
-    def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int) -> None:
-        """Add sub-records, as `COLUMNS`."""
-        if self._plain:
-            data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
-            self._plain = []
-            self.add((data, numbers, map(to_millis, arrivals), *others), 0)
-        for column, more in zip(self._columns, columns, strict=True):
-            column.extend(more)
-        self.raw_bytes += raw_bytes
-
-    def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
-        """Add a record that is no aggregate, unless it was done before."""
-        self.raw_bytes += len(record.data)
-        if done is None or record.sequence_number != done.sequence:
-            self._plain.append(record)
-
-    def records(self) -> RecordColumns:
-        """The user records."""
-        if not self._columns[0]:
-            return RecordColumns(records=self._plain)
-        self.add([()] * len(self._columns), 0)  # with the plain records at the end
-        return RecordColumns(**dict(zip(COLUMNS, self._columns, strict=True)))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the batch takes as much memory as it may. One without records goes on."""
-        count = len(self._columns[0]) + len(self._plain)
-        return bool(count) and self.raw_bytes + RECORD_OVERHEAD_BYTES * count >= MAX_BATCH_BYTES
-
-
-def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """The plain records after a position inside an aggregated record (P2); all when `done` is None."""
-    if done is None:
-        return records
-    return [record for record in records if record.sequence_number != done.sequence]

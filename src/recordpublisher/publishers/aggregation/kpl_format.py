@@ -34,12 +34,8 @@ class SubRecords:
 
         They share sequence number and arrival. Their sub-sequence numbers count sub-records that are not owned, too.
         """
-        count, keys, hash_keys, indexes = (
-            len(self.data),
-            self.partition_keys,
-            self.explicit_hash_keys,
-            self.hash_key_indexes,
-        )
+        count = len(self.data)
+        keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
         columns: tuple[Sequence[Any], ...] = (
             self.data,
             [record.sequence_number] * count,

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
-
 from ..errors import (
+    UNDECODABLE,
     ExpiredIteratorError,
     FatalKinesisError,
     KinesisError,
@@ -62,9 +61,7 @@ EXACT: dict[str, type[KinesisError]] = {
     "ResourceNotFoundException": ResourceNotFoundError,
 }
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
-NOT_JSON = (msgspec.DecodeError, RecursionError)
-"""What decoding a body raises: RecursionError when it is nested too deeply."""
-BROKEN = (*NOT_JSON, TruncatedStreamError, MalformedResponseError, UnicodeDecodeError)
+BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 

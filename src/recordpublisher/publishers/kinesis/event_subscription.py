@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.publishers.errors import UNDECODABLE
+
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
 from .codec.response_decoders import decode_read, to_read_response
-from .error_mapping import NOT_JSON, check_response_size, error_for_code, reject_malformed, translate_errors
+from .error_mapping import check_response_size, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
 
@@ -95,6 +97,6 @@ class EventSubscription:
 def _message(payload: memoryview) -> str:
     try:
         body = msgspec.json.decode(payload)
-    except NOT_JSON:
+    except UNDECODABLE:
         return bytes(payload).decode(errors="replace")
     return str(body.get("message") or body.get("Message") or "") if isinstance(body, dict) else str(body)

@@ -8,10 +8,10 @@ import logging
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.fetcher.sink import SinkContext, Unfinished
 from recordpublisher.testing import VirtualClock, run_virtual
 
-from .map_jobs import keyed, written
+from .map_jobs import keyed, settled, written
 
 
 def outcome(handle, *, keys=("a", "b", "a", "b"), **options):
@@ -265,3 +265,21 @@ def test_a_handler_that_swallows_its_cancellation_for_ever_is_left_behind_with_a
 
     assert run_virtual(story()) == 1, "asyncio.run waits for nothing"
     assert "1 handlers have not ended 10 s after they were cancelled" in caplog.text
+
+
+def test_a_record_that_is_handled_again_is_told_with_its_error(caplog):
+    async def job():
+        async def handle(record):
+            raise ValueError("db down")
+
+        sink = rp.MapSink(handle, retries=100)
+        await sink.open(SinkContext())
+        await sink.write(keyed("a"))
+        await settled()
+        reason = sink.unfinished().reason
+        await sink.close()
+        return reason
+
+    assert run_virtual(job()) == "records not handled: 1, waiting for a retry: 1"
+    (line,) = (line for line in caplog.messages if line.startswith("handled again: "))
+    assert line.endswith("attempt 1: ValueError: db down")

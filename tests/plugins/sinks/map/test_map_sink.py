@@ -54,24 +54,6 @@ def test_handlers_that_never_wait_need_one_task():
     assert run_virtual(job()) == (1, 1000)
 
 
-def test_a_record_that_is_handled_again_is_told_with_its_error(caplog):
-    async def job():
-        async def handle(record):
-            raise ValueError("db down")
-
-        sink = rp.MapSink(handle, retries=100)
-        await sink.open(SinkContext())
-        await sink.write(keyed("a"))
-        await settled()
-        reason = sink.unfinished().reason
-        await sink.close()
-        return reason
-
-    assert run_virtual(job()) == "records not handled: 1, waiting for a retry: 1"
-    (line,) = (line for line in caplog.messages if line.startswith("handled again: "))
-    assert line.endswith("attempt 1: ValueError: db down")
-
-
 def test_a_record_that_fails_is_handled_again_after_pauses_and_then_fails_the_job():
     async def job():
         times = []

@@ -70,6 +70,12 @@ def test_an_existing_field_is_an_error(data):
         IdField("id").insert_id(data, "0f")
 
 
+@pytest.mark.parametrize("data", [b'{"id": "\xff"}', b'{"id":' + b"[" * 100_000 + b"}"])
+def test_what_cannot_be_parsed_and_may_have_the_field_is_an_error(data):
+    with pytest.raises(SinkError, match="has that field"):
+        IdField("id").insert_id(data, "0f")
+
+
 def test_ids_stay_the_same_from_version_to_version():
     """A row that is put again by a newer one is the same row."""
     ids = RowIds("query/1/0")

@@ -72,6 +72,8 @@ async def outcome_of(started, response):
         refusal("AccessDeniedException", "not for you"),
         refusal("InternalFailure", "oh", 500),
         raw(b'{"Message": "refused by a gateway"}', 403),
+        raw(b"a page in Latin-1: \xe9", 403),
+        raw(b'{"message": "\xe9"}', 503),
         raw(b'{"Records": [{"Data": 5}]}'),
         raw(b'{"Records": [], "x": ' + DEEP),
         raw(b'{"Records": [], "ChildShards": [%s]}' % child("x")),

@@ -1,6 +1,6 @@
 """GroupView: the lease table and the workers' records as one read found them, and what follows for one worker (E5, E6). Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..documents.lease_table import LeaseTable
@@ -71,11 +71,7 @@ class GroupView:
         members, unsealed = self.members, self.unsealed
         for shard, lease in self.table.leases.items():
             owner = lease.owner
-            if (
-                owner is None
-                or owner not in unsealed
-                or reporter != next((each for each in members if each != owner), None)
-            ):
+            if owner is None or owner not in unsealed or reporter != _first_besides(owner, members):
                 continue
             is_due = owner not in members or plan.get(shard, owner) != owner
             if is_due and not lease.ended and not self.is_free(shard):
@@ -87,3 +83,7 @@ class GroupView:
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.loads.get(shard, 0)
+
+
+def _first_besides(worker: str, members: Iterable[str]) -> str | None:
+    return next((member for member in members if member != worker), None)

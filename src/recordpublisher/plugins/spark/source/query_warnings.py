@@ -42,9 +42,9 @@ class QueryWarnings:
         """Warn about the batch of `start`, once `offset` is planned."""
         if claims.missing:
             text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
-            hint = (
-                (NOT_READ if claims.is_unread else PARTLY_READ) if claims.has_token else ""
-            )  # without it claims are lost
+            hint = NOT_READ if claims.is_unread else PARTLY_READ
+            if not claims.has_token:  # the claims are lost
+                hint = ""
             self._warn(text + hint, start.batch, claims.missing)
         if start.batch > WARM_UP_BATCHES:
             self._short_lookahead(start, offset)

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.errors import UNDECODABLE, SinkError
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
@@ -86,7 +86,7 @@ class IdField:
     def _has_field(self, text: bytes) -> bool:
         try:
             return self._name in msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return True
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
+from recordpublisher.publishers.errors import UNDECODABLE
 
 from .protocol import (
     MAX_HANDSHAKE_BYTES,
@@ -85,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             while not self._is_closing and (frame := self._frames.next_frame()) is not None:
                 self._handle(frame)
-        except (FrameError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (FrameError, *UNDECODABLE):
             self.abort("it does not speak the tracker protocol")
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
+from recordpublisher.publishers.errors import UNDECODABLE
 
 from .group_registry import GroupRegistry, RegisteredGroup
 from .protocol import (
@@ -136,7 +137,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._handle(frame)
                 if self._transport.is_closing():
                     return
-        except (FrameError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (FrameError, *UNDECODABLE):
             self._listener.on_rejected("TLS, which is off" if self._frames.begins_with(_TLS_RECORD) else "malformed")
             self.abort()
             return

@@ -86,8 +86,8 @@ def _error_details(body: bytes) -> dict[str, str]:
         parsed = msgspec.json.decode(body) if body else {}
     except RecursionError:
         parsed = {}
-    except msgspec.DecodeError:
-        parsed = body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        parsed = body.decode(errors="replace")
     if not isinstance(parsed, dict):
         return {"message": str(parsed)}
     return {name: str(value) for name, value in parsed.items() if value is not None}

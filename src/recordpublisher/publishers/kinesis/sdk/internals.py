@@ -178,6 +178,8 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
             parsed = super()._parse_body_as_json(body_contents)
         except RecursionError:
             parsed = {}
+        except UnicodeDecodeError:
+            parsed = body_contents.decode(errors="replace")
         if not isinstance(parsed, dict):
             return {"message": str(parsed)}
         return {name: str(value) for name, value in parsed.items() if value is not None}

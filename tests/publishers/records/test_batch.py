@@ -12,15 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import (
-    COLUMNS,
-    PoisonedRecord,
-    RecordBatch,
-    RecordColumns,
-    UserRecord,
-    to_millis,
-)
+from recordpublisher.publishers.records import PoisonedRecord, RecordBatch
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.user_records import COLUMNS, RecordColumns, UserRecord
 
 
 @st.composite
@@ -109,11 +103,6 @@ def test_only_the_last_slice_has_the_child_shards(batch, cuts):  # S3
     assert last.child_shards == batch.child_shards
     assert last.read_position == batch.read_position
     assert all(part.child_shards == () for part in others)
-
-
-@given(st.integers(0, 4_102_444_800_000))
-def test_seconds_of_the_service_are_converted_to_exact_milliseconds(millis):
-    assert to_millis(millis / 1000) == millis
 
 
 def test_a_batch_with_new_columns_keeps_its_cached_columns():

@@ -1,0 +1,57 @@
+"""ExpandedRecords: the records of a batch while aggregates are expanded."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import astuple
+
+from ..positions import SequenceNumber
+from ..records import COLUMNS, RECORD_OVERHEAD_BYTES, RecordColumns, UserRecord, to_millis
+
+MAX_BATCH_BYTES = 4 * 2**20
+"""A batch that takes this much memory (P6) gets no more sub-records: the next batch does."""
+
+
+class ExpandedRecords:
+    """What the next batch has so far, as columns. A Kinesis record counts in the batch in which it begins."""
+
+    def __init__(self) -> None:
+        self._columns: list[list[Any]] = [[] for _ in COLUMNS]
+        self._plain: list[UserRecord] = []  # those after the last aggregate
+        self.raw_count = self.raw_bytes = 0
+
+    def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int) -> None:
+        """Add sub-records, as `COLUMNS`."""
+        if self._plain:
+            data, numbers, arrivals, *others = zip(*map(astuple, self._plain), strict=True)
+            self._plain = []
+            self.add((data, numbers, map(to_millis, arrivals), *others), 0)
+        for column, more in zip(self._columns, columns, strict=True):
+            column.extend(more)
+        self.raw_bytes += raw_bytes
+
+    def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
+        """Add a record that is no aggregate, unless it was done before."""
+        self.raw_bytes += len(record.data)
+        if done is None or record.sequence_number != done.sequence:
+            self._plain.append(record)
+
+    def records(self) -> RecordColumns:
+        """The user records."""
+        if not self._columns[0]:
+            return RecordColumns(records=self._plain)
+        self.add([()] * len(self._columns), 0)  # with the plain records at the end
+        return RecordColumns(**dict(zip(COLUMNS, self._columns, strict=True)))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch takes as much memory as it may. One without records goes on."""
+        count = len(self._columns[0]) + len(self._plain)
+        return bool(count) and self.raw_bytes + RECORD_OVERHEAD_BYTES * count >= MAX_BATCH_BYTES
+
+
+def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
+    """The plain records after a position inside an aggregated record (P2); all when `done` is None."""
+    if done is None:
+        return records
+    return [record for record in records if record.sequence_number != done.sequence]
