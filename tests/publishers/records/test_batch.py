@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.records import PoisonedRecord, RecordBatch
+from recordpublisher.publishers.records import COLUMNS, PoisonedRecord, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.user_records import COLUMNS, RecordColumns, UserRecord
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.publishers.user_records import to_millis
+from recordpublisher.publishers.records import to_millis
 
 
 @given(st.integers(0, 4_102_444_800_000))
