@@ -108,3 +108,11 @@ def test_every_requirement_of_the_core_has_a_lower_bound():
     ]
 
     assert without == []
+
+
+def test_what_the_demo_says_before_it_installs_needs_nothing_that_is_installed(tmp_path):
+    command = [sys.executable, "-S", str(ROOT / ".ci/before_demo.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.stdout.startswith("The demo needs an environment in ")
+    assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
 from .faults.kinds import FaultKind

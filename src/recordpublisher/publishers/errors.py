@@ -27,12 +27,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import ClassVar
 
-import msgspec
-
 from .password_masking import mask_passwords
-
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding of foreign bytes raises: malformed or of another type, text that is no UTF-8, nested too deeply."""
 
 
 class RecordPublisherError(Exception):

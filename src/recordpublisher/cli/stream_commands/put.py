@@ -17,9 +17,10 @@ import msgspec
 import typer
 
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..execution import FAILED, print_error, print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties

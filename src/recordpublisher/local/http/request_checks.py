@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..api_errors import ApiError
 from .wire_formats import CBOR, JSON, WireFormat, format_of, has_cbor

@@ -4,7 +4,7 @@ from typing import get_args
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..api_errors import invalid_argument, not_found
 from ..requests import settings as requests

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..api_errors import ApiError
 from ..streams.account import Account

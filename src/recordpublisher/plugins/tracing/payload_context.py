@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from recordpublisher.plugins.host.function_property import imported_function
-from recordpublisher.publishers.errors import UNDECODABLE, ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 log = logging.getLogger("recordpublisher.tracing")
 TRACEPARENT = "traceparent"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import (
-    UNDECODABLE,
     ExpiredIteratorError,
     FatalKinesisError,
     KinesisError,
@@ -19,6 +18,7 @@ from ..errors import (
 )
 from ..properties.groups.access import ACCESS_KEY_ID, CREDENTIALS_PROVIDER, ENDPOINT, SECRET_KEY
 from ..properties.groups.publisher import INITIAL_POSITION
+from ..undecodable import UNDECODABLE
 from . import ca_bundle
 
 

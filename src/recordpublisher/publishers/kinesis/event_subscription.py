@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader

@@ -6,7 +6,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from recordpublisher.publishers.errors import UNDECODABLE, SinkError
+from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
