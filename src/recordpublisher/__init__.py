@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from .fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus, WatermarkTracker
     from .fetcher.metric_types import MetricType, SinkMetric
     from .fetcher.monitoring.metrics_exporter import MetricsExporter, MetricsSource, SubtaskHealth, SubtaskMetrics
-    from .fetcher.sink import Checkpoint, Sink, SinkContext, Unfinished
-    from .fetcher.worker_positions import WorkerPositions
+    from .fetcher.sink import Checkpoint, Sink, SinkContext, Unfinished, WorkerPositions
     from .plugins import spark as spark
     from .plugins.deserializers.avro import Avro
     from .plugins.deserializers.protobuf import Protobuf
@@ -78,8 +77,7 @@ _NAMES = {
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
-    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished",
-    ".fetcher.worker_positions": "WorkerPositions",
+    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished WorkerPositions",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from recordpublisher.fetcher.sink import Sink, SinkContext
-from recordpublisher.fetcher.worker_positions import State, WorkerPositions
+from recordpublisher.fetcher.sink import Sink, SinkContext, State, WorkerPositions
 from recordpublisher.publishers.errors import FencedError
 
 from .contract import Contract, on_case

@@ -8,8 +8,8 @@ from ..leases.documents.group_store import GroupStore
 from ..leases.documents.position_part import Positions, StoredPositions, positions_to_json
 from ..leases.documents.worker_record import WorkerRecord
 from ..leases.position_store import PositionStore, read_parts, seal_parts
+from ..sink import State, WorkerPositions
 from ..stored_documents import check_document
-from ..worker_positions import State, WorkerPositions
 
 
 class SinkPositionStore(PositionStore):

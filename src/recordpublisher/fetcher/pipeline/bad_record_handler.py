@@ -11,8 +11,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 
 from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
-from ..worker_positions import WorkerPositions
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, WorkerPositions, fail_on_rejected_record
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({})

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConflictError, VersionedValue
+from recordpublisher.fetcher.sink import State, WorkerPositions
 from recordpublisher.fetcher.stored_documents import read_document
-from recordpublisher.fetcher.worker_positions import State, WorkerPositions
 from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.publishers.errors import FencedError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Connection, MetaData, String, Table, Text, inspect, select, text
 
+from recordpublisher.fetcher.sink import State, WorkerPositions
 from recordpublisher.fetcher.stored_documents import read_document
-from recordpublisher.fetcher.worker_positions import State, WorkerPositions
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import FencedError

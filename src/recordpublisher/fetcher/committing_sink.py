@@ -1,0 +1,98 @@
+"""CommittingSink: a sink whose rows become visible once, through the entry that stores their positions (S6, E1)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from recordpublisher.publishers.records import V
+
+from .conditional_store import ConditionalStore
+from .sink import Sink
+
+
+class CommitNumber(NamedTuple):
+    """Numbers what one writer stages; `n` only grows, also over restarts of the writer. At least 1, at most 2**63 - 1.
+
+    `writer`: with fixed subtasks `job/subtask`, in a group `job/worker`; a writer that is fenced never comes back under this name with
+    a higher number. A table that keeps the last number of each writer knows by it what it has already.
+    """
+
+    writer: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one `stage` has made durable. `content` is plain JSON, which the entry names: all that `publish` needs, in any process."""
+
+    number: CommitNumber
+    content: Mapping[str, Any]
+
+
+class CommittingSink(Sink[V]):
+    """A sink in three steps: what was written is staged, an entry commits it together with its positions, and then it is published.
+
+    The job owns the entry: one of each subtask, or of each worker of a group. Its conditional write is the commit; whoever is replaced
+    cannot write it. A commit without an answer is repeated as it is until it is decided. So a sink knows neither subtasks nor workers.
+
+    Calls of `write`, `begin` and `stage` never overlap; `commit`, `publish`, `discard` and `end_life` may be called meanwhile, and
+    `revoked` too. `flush` is never called. A *life* is one start of a subtask, or one worker: its name has letters, digits and `_.-`, at
+    most 200 of them, and is never used again.
+    """
+
+    def entries(self) -> ConditionalStore | None:
+        """Where entries are stored: with the rows, so that each job that writes there meets the others. None: in `flink.state.uri`, which
+        must then be set. The same object at each call, also before `open`; the job closes it."""
+        return None
+
+    def target(self) -> str:
+        """What an entry says its rows are in; one of another target is refused. Empty: not compared. Default: `destination`, or nothing
+        for entries that lie with the rows."""
+        return self.destination() if self.entries() is None else ""
+
+    @abstractmethod
+    async def begin(self, life: str) -> None:
+        """Drop what was written and is not staged, and what was staged here and not committed; later staged names begin with `life`."""
+
+    @abstractmethod
+    async def stage(self, number: CommitNumber) -> Staged | None:
+        """Make durable, and not visible, what was written since the last call; None: nothing was.
+
+        Rejected records are reported (`SinkContext.reject_all`) before this returns. A number is used for one call. Raises:
+        StoreUnavailableError: what was written stays, and the next call has it, too, with a higher number; so does one that was cancelled.
+        SinkError: the life, or the job, ends.
+        """
+
+    async def commit(
+        self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
+    ) -> str:
+        """Write the entry if its version is `expected` (None: if there is none), and return its new version. `staged`: what it commits.
+
+        Called again with the same arguments until there is an answer: an attempt may have taken effect, and may still. A database writes
+        the rows in the same transaction, if the entry's value is not stored yet. Raises: ConflictError, with the value that is stored
+        instead; StoreUnavailableError; StateError when waiting does not help.
+        """
+        if expected is None:
+            return await store.put_if_absent(name, value)
+        return await store.compare_and_set(name, value, expected)
+
+    @abstractmethod
+    async def publish(self, staged: Sequence[Staged]) -> None:
+        """Make visible what entries name, each once, in this order, whoever calls and how often: another process may do the same now.
+
+        Also called for what dead letters were staged, which no entry names. Raises: StoreUnavailableError, it is called again; StateError
+        for something staged that is missing and was not published.
+        """
+
+    @abstractmethod
+    async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
+        """Delete what lives that have ended have staged; `kept` is what entries still name. A life is asked for by its name.
+
+        Raises: StoreUnavailableError. What a process that was replaced stages later stays until the next call.
+        """
+
+    async def end_life(self, life: str) -> None:
+        """End what a life still holds locked, as a session of a database: its process may be stopped in `commit`. It will be sealed."""
