@@ -78,8 +78,8 @@ def parquet(folder: Path) -> Iterator[Target]:
     out = folder / "out"
 
     def rows() -> Rows:
-        tables = [pq.ParquetFile(file).read(["shard_id", "sequence_number"]) for file in out.rglob("*.parquet")]
-        return [(row["shard_id"], row["sequence_number"]) for table in tables for row in table.to_pylist()]
+        tables = [pq.ParquetFile(file).read(["shardId", "sequenceNumber"]) for file in out.rglob("*.parquet")]
+        return [(row["shardId"], row["sequenceNumber"]) for table in tables for row in table.to_pylist()]
 
     given = {"flink.sink": "parquet", "flink.sink.parquet.path": str(out), "flink.state.uri": f"{folder}/group"}
     yield Target(given, rows)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -98,7 +99,9 @@ def _read_parquet(path: Path) -> tuple[list[DeadLetter], Write]:
     def write(anew: Path, left: Sequence[int]) -> None:
         parquet.write_table(table.take(list(left)), anew)
 
-    return [letter_of_row(row, index) for index, row in enumerate(table.to_pylist())], write
+    names = [re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name) for name in table.column_names]
+    rows = table.rename_columns(names).to_pylist()
+    return [letter_of_row(row, index) for index, row in enumerate(rows)], write
 
 
 def letter_of_row(row: dict[str, Any], place: Any) -> DeadLetter:

@@ -263,7 +263,7 @@ async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
     group = pq.ParquetFile(file).metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     with_dictionary = {column.path_in_schema for column in columns if column.has_dictionary_page}
-    assert with_dictionary == {"stream", "shard_id", "partition_key"}
+    assert with_dictionary == {"stream", "shardId", "partitionKey"}
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,17 @@ class ReadSettings(TypedDict, total=False):
     says."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
+    sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
+    """`flink.sink.parquet.compression`: The compression of Parquet files. ZSTD takes half the space and twice the CPU time of SNAPPY."""
+    sink_parquet_row_group_bytes: int | str
+    """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group. In bytes."""
+    sink_parquet_statistics: bool
+    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of each column."""
+    sink_parquet_sort: str
+    """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
+    sink_parquet_columns: Literal["FIELDS", "RECORD"]
+    """`flink.sink.parquet.columns`: FIELDS: those of the payload's type, then the metadata; without a type, and with RECORD, the
+    metadata and `data`, and `value` as JSON text."""
     sink_kinesis_stream: str
     """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
     sink_kinesis_queue_limit: int

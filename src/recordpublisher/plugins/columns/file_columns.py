@@ -1,0 +1,61 @@
+"""The Arrow columns of a sink's files and tables: the fields of a type, or the payload, with the metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from recordpublisher.consumer.typed_values import plain_value
+from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.records import RecordBatch
+
+from .column_buffers import text_column
+from .frame_columns import frame_columns
+
+Rejected = list[tuple[RecordBatch, str]]
+"""Records that cannot be written, each as a batch of one, with the reason."""
+_VALUE = pa.field("value", pa.string())
+
+
+class FileColumns:
+    """The columns of frames: the fields of a type and the metadata; without a type the columns of Spark, with `data`.
+
+    Then a last column `value` has deserialised values as JSON text; it is null where there are none.
+    """
+
+    def __init__(self, value_type: Any = None) -> None:
+        """Raises: ConfigurationError that names a field without an Arrow type."""
+        self._columns = frame_columns(value_type)
+        self._has_text = value_type is None
+        self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
+
+    def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:
+        """The records, as few Arrow batches; those whose value has no place in the columns are added to `rejected`."""
+        try:
+            return [self._together(batches)]
+        except (TypeError, ValueError, RecursionError, DeserializationError) as error:
+            if len(batches) > 1:
+                return [rows for batch in batches for rows in self.rows([batch], rejected)]
+            (batch,) = batches
+            if len(batch) == 1:
+                rejected.append((batch, str(error.__cause__ or f"{type(error).__name__}: {error}")))
+                return []
+            middle = len(batch) // 2
+            halves = batch.slice(0, middle), batch.slice(middle, len(batch))
+            return [rows for half in halves for rows in self.rows([half], rejected)]
+
+    def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
+        rows = self._columns.batch(*batches)
+        if not self._has_text:
+            return rows
+        texts = pa.concat_arrays([_texts(batch) for batch in batches])
+        return pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
+
+
+def _texts(batch: RecordBatch) -> pa.Array:
+    if batch.values is None:
+        return pa.nulls(len(batch), pa.string())
+    return text_column([json.dumps(value, default=plain_value) for value in batch.values])

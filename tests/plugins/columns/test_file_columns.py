@@ -1,0 +1,71 @@
+"""The columns of a sink's files: fields of a type, or `data` and `value`; a record that has no place in them is rejected alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from recordpublisher.plugins.columns.file_columns import FileColumns
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+
+from fakes.batches import batch
+
+
+@dataclass
+class Order:
+    price: float
+    amount: int = 1
+
+
+def typed(*values):
+    return batch(*(b"%d" % number for number, _ in enumerate(values))).with_columns(values=list(values))
+
+
+def test_without_values_the_columns_are_those_of_spark_and_an_empty_value():
+    columns = FileColumns()
+    (rows,) = columns.rows([batch(b"a"), batch(b"b", shard_id="shardId-1")], [])
+
+    assert rows.schema.names == [*RECORD_SCHEMA.names, "value"] == columns.schema.names
+    assert rows["data"].to_pylist() == [b"a", b"b"]
+    assert rows["shardId"].to_pylist() == ["shardId-0", "shardId-1"]
+    assert rows["value"].null_count == 2
+
+
+def test_values_without_a_type_are_json_beside_their_payload():
+    (rows,) = FileColumns().rows([typed({"n": 1}, None)], [])
+
+    assert [json.loads(text) for text in rows["value"].to_pylist()] == [{"n": 1}, None]
+    assert rows["data"].to_pylist() == [b"0", b"1"]
+
+
+def test_fields_of_a_type_are_columns_and_the_payload_is_none():
+    columns = FileColumns(Order)
+    (rows,) = columns.rows([typed(Order(1.5), Order(2, 3))], [])
+
+    assert columns.schema.names[:3] == ["price", "amount", "stream"]
+    assert rows.select(["price", "amount"]).to_pylist() == [{"price": 1.5, "amount": 1}, {"price": 2.0, "amount": 3}]
+    assert not {"data", "value"} & set(rows.schema.names)
+
+
+def test_only_the_record_that_has_no_place_is_rejected_and_the_others_keep_their_order():
+    rejected = []
+    values = [typed(Order(1), Order(2, 2**70), Order(3)), typed(Order(4))]
+
+    rows = FileColumns(Order).rows(values, rejected)
+
+    assert [price for part in rows for price in part["price"].to_pylist()] == [1, 3, 4]
+    ((record, reason),) = rejected
+    assert record.data == [b"1"]
+    assert reason.startswith("field 'amount' of Order is no int64")
+
+
+def test_a_value_without_a_form_in_json_is_rejected_in_a_sentence():
+    rejected = []
+    rows = FileColumns().rows([typed(1, object(), 3)], rejected)
+
+    assert [text for part in rows for text in part["value"].to_pylist()] == ["1", "3"]
+    assert [(record.data, reason.partition(":")[0]) for record, reason in rejected] == [([b"1"], "TypeError")]
+
+
+def test_an_empty_batch_has_no_rows():
+    assert sum(map(len, FileColumns().rows([batch()], []))) == 0

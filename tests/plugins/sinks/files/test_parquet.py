@@ -1,0 +1,41 @@
+"""What the parquet sink makes of a payload with a type."""
+
+import json
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+import pytest
+
+import recordpublisher as rp
+
+from fakes.batches import batch
+
+
+@dataclass
+class Order:
+    price: float
+
+
+async def written(folder, **more):
+    sink = rp.ParquetSink(rp.Properties({"flink.sink.parquet.path": str(folder), **more}))
+    await sink.open(rp.SinkContext(value_type=Order))
+    await sink.write(batch(b'{"price":1.5}').with_columns(values=[Order(1.5)]))
+    await sink.flush(rp.Checkpoint({"version": 2, "generation": 1, "shards": {}}))
+    (file,) = folder.rglob("*.parquet")
+    return pq.read_table(file, partitioning=None)
+
+
+async def test_fields_of_the_type_are_columns(tmp_path):
+    table = await written(tmp_path)
+    assert table["price"].to_pylist() == [1.5]
+    assert table.schema.names[-1] == "eventTime"
+
+
+async def test_by_option_the_payload_is_kept_with_the_value_as_text(tmp_path):
+    (row,) = (await written(tmp_path, **{"flink.sink.parquet.columns": "RECORD"})).to_pylist()
+    assert (row["data"], json.loads(row["value"])) == (b'{"price":1.5}', {"price": 1.5})
+
+
+async def test_files_cannot_be_sorted_by_what_is_no_column(tmp_path):
+    with pytest.raises(rp.ConfigurationError, match="some of the columns price, stream"):
+        await written(tmp_path, **{"flink.sink.parquet.sort": "amount"})
