@@ -58,7 +58,7 @@ LAYERS = (
     ),
     Layer(
         "sinks and Spark", "plugins/", "#f6e0cc", "sinks write records; plugins, stores, trackers, jobs",
-        ("plugins.sinks.sql.sink:SqlSink", "plugins.sinks.kinesis.sink:KinesisSink", "plugins.spark.data_source:KinesisSource"),
+        ("plugins.sinks.sql.sink:SqlSink", "plugins.sinks.kinesis.kinesis_sink:KinesisSink", "plugins.spark.data_source:KinesisSource"),
         "", "",
     ),
 )  # fmt: skip

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from recordpublisher.consumer import shard_consumer
-from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import TextDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import ArrivalTime
 from recordpublisher.publishers.positions import SequenceNumber

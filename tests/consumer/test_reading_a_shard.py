@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult

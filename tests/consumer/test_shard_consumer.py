@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounds import Bounds

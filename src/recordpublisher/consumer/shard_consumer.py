@@ -14,9 +14,9 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
-from .bad_records import OnPoison, PoisonPolicy
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import ImplausibleTimes, TimestampAssigner, check_times
+from .poison_policy import OnPoison, PoisonPolicy
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 PART_BYTES = 4 * 2**20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.shards import Shard
 
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
@@ -20,7 +20,7 @@ from .monitoring.status_log import StatusLogger
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.bad_record_handler import BadRecordHandler
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.read_intake import ReadIntake
@@ -78,7 +78,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, settings.idle_interval_ms, clock, suspension, on_children_found, gaps)
-    bad_records = BadRecordHandler(table, settings.on_poison is OnPoison.SKIP, job.dead_letters)
+    dead_letters = DeadLetterHandler(table, settings.on_poison is OnPoison.SKIP, job.dead_letters)
     emitter = Emitter(
         job.sink,
         alignment,
@@ -86,7 +86,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         clock,
         suspension,
         settings.emit_interval_ms,
-        bad_records.handle_undeserialized,
+        dead_letters.handle_undeserialized,
         may_write_now,
         job.traced,
     )
@@ -121,7 +121,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
-        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, bad_records)
+        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
         from .elastic.group_entry import job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
@@ -130,7 +130,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), job_of(job.streams, job.sink, group.job_name)
-        leased = LeasedShards(job, table, shards, emitter, bad_records, snapshotter)
+        leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
         lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
         checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, clock)
@@ -157,7 +157,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             ownership=ownership,
             snapshotter=snapshotter,
             checkpointer=checkpointer,
-            bad_records=bad_records,
+            dead_letters=dead_letters,
             gaps=gaps,
             status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
             view=SubtaskView(

@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
-from .pipeline.bad_record_handler import BadRecordHandler
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
@@ -86,12 +86,12 @@ class SnapshotCheckpointer(Checkpointer):
     """Stores a snapshot of the subtask, in the store and in a sink that keeps positions. One checkpoint is taken at a time."""
 
     def __init__(
-        self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, bad_records: BadRecordHandler
+        self, job: FetcherDependencies, snapshotter: Snapshotter, emitter: Emitter, dead_letters: DeadLetterHandler
     ) -> None:
         self._job = job
         self._snapshotter = snapshotter
         self._emitter = emitter
-        self._bad_records = bad_records
+        self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
         self.times = CheckpointTimes(job.clock)
 
@@ -151,7 +151,7 @@ class SnapshotCheckpointer(Checkpointer):
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
-            await self._bad_records.flush()
+            await self._dead_letters.flush()
             confirmed = await self._job.sink.flush(replace(asked, state=state))
             state = state if confirmed is None else dict(confirmed)
         if self._job.checkpoints is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recordpublisher.consumer.bad_records import OnPoison
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,

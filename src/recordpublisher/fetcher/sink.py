@@ -1,4 +1,4 @@
-"""Sink: where emitted batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
+"""Sink: the contract of what batches are written to. Sinks are adapters in plugins/sinks and in third-party packages."""
 
 from __future__ import annotations
 

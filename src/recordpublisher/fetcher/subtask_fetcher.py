@@ -16,8 +16,8 @@ from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .ownership.shard_ownership import ShardOwnership
-from .pipeline.bad_record_handler import BadRecordHandler
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
+from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle
@@ -40,7 +40,7 @@ class FetcherParts:
     ownership: ShardOwnership
     snapshotter: Snapshotter
     checkpointer: Checkpointer
-    bad_records: BadRecordHandler
+    dead_letters: DeadLetterHandler
     gaps: RetentionGaps
     status_logger: StatusLogger
     view: SubtaskView
@@ -73,7 +73,7 @@ class SubtaskFetcher:
         positions of a group.
         """
         parts = self._parts
-        opened = await self._ownership.open(await parts.bad_records.open(parts.context))
+        opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
         parts.gaps.pin(opened.pinned_ms)
         parts.snapshotter.resume_from(opened)
         self._view.alarm_monitor.start_at(opened.start)
@@ -113,7 +113,7 @@ class SubtaskFetcher:
         self._ownership.before_close()
         job.tracker.report(SubtaskReport(job.subtask, SubtaskStatus.LEFT))
         try:
-            await close_dependencies(job, self._parts.bad_records.close())
+            await close_dependencies(job, self._parts.dead_letters.close())
         finally:
             await self._ownership.close()
 

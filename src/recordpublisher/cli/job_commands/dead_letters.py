@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recordpublisher.fetcher.pipeline.bad_record_handler import payload_fields
+from recordpublisher.fetcher.pipeline.dead_letters import payload_fields
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 

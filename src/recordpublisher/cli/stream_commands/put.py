@@ -26,7 +26,7 @@ from ..execution import FAILED, print_error, print_note, run_until_signal
 from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.sinks.kinesis.sink import KinesisSink
+    from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
 
 BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 16 * 2**20
@@ -150,7 +150,7 @@ class Putting:
 
     async def run(self, stream: str, properties: Properties, files: list[Path]) -> None:
         """Put every line. Raises: as KinesisSink; OSError."""
-        from recordpublisher.plugins.sinks.kinesis.sink import KinesisSink
+        from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
 
         sink = KinesisSink(
             stream,

@@ -13,7 +13,7 @@ from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
 from ..leases.planning.shard_loads import LoadRate
 from ..leases.shard_readers import ReadPositions
-from ..pipeline.bad_record_handler import BadRecordHandler
+from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
@@ -44,13 +44,13 @@ class LeasedShards:
         table: ShardTable,
         shards: ShardLifecycle,
         emitter: Emitter,
-        bad_records: BadRecordHandler,
+        dead_letters: DeadLetterHandler,
         snapshotter: Snapshotter,
     ) -> None:
         self._table = table
         self._shards = shards
         self._emitter = emitter
-        self._bad_records = bad_records
+        self._dead_letters = dead_letters
         self._snapshotter = snapshotter
         self._tracker = job.tracker
         self._sink = job.sink
@@ -136,7 +136,7 @@ class LeasedShards:
         async with self._emitter.between_writes():
             positions = {key: self._position(key) for key in self._begun}
             if self.worker_positions is not None:
-                await self._bad_records.flush()
+                await self._dead_letters.flush()
                 yield ReadPositions(positions)
                 return
             found = await self._flush(positions, may_be_partial)
@@ -168,7 +168,7 @@ class LeasedShards:
         """Flush the sink. It may return older entries; one counts only if it is of the same lease: the shard may have been away since."""
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
-        await self._bad_records.flush()
+        await self._dead_letters.flush()
         confirmed = await self._sink.flush(Checkpoint(state, may_be_partial, frozenset(self._stopped)))
         if confirmed is None:
             return ReadPositions(positions)

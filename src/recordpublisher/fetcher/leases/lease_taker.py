@@ -1,4 +1,7 @@
-"""LeaseTaker: takes free shards: find their positions, prepare them, then write the lease table (E3, E5)."""
+"""LeaseTaker: takes the free shards that the plan assigns to this worker: prepares their positions, then writes the table (E3, E5).
+
+The plan is `planning/lease_assignment.py`.
+"""
 
 from collections.abc import Collection, Mapping
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from recordpublisher.consumer.bad_records import OnPoison, log
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
 from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
+from recordpublisher.consumer.poison_policy import OnPoison, log
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, ON_POISON

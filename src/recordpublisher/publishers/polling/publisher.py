@@ -20,13 +20,8 @@ from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .rate_control import (
-    MIN_CALL_INTERVAL_SECONDS,
-    RecordSize,
-    next_read_at,
-    read_limit,
-    retry_pause_seconds,
-)
+from .read_limit import RecordSize, read_limit
+from .read_pauses import MIN_CALL_INTERVAL_SECONDS, next_read_at, retry_pause_seconds
 from .shard_iterator import ShardIterator, explain_not_found
 
 

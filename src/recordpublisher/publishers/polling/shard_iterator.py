@@ -7,9 +7,13 @@ from ..errors import DataLossError, RecordPublisherError, ResourceInUseError, Re
 from ..kinesis.ports import ListingPort, PollingPort, is_shard_listed
 from ..positions import StartingPosition
 from ..retry import RetryPolicy, call_with_retries
+from ..service_limits import ITERATOR_SECONDS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .rate_control import MAX_ITERATOR_AGE_SECONDS, retry_pause_seconds
+from .read_pauses import retry_pause_seconds
+
+MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
+"""An older iterator is replaced before use (R2)."""
 
 
 class ShardIterator:

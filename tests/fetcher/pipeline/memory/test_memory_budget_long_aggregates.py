@@ -2,9 +2,9 @@
 
 import asyncio
 
-from recordpublisher.consumer.bad_records import OnPoison
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget

@@ -11,6 +11,7 @@ from recordpublisher.plugins.sinks.kinesis.adaptive_rate import (
     INCREASE,
     TOLERATED_SHARE,
     AdaptiveRate,
+    ShardRateLimit,
 )
 
 
@@ -100,3 +101,8 @@ def test_calls_are_small_for_some_seconds_after_a_refusal_and_smaller_if_refusal
     assert mean(sizes(rare, 4.0)) == pytest.approx(0.1, rel=0.2)
     assert mean(sizes(frequent, 4.0)) == pytest.approx(FREQUENT_BURST_SECONDS, rel=0.2)
     assert set(sizes(rare, 6.0)) == {BURST_SECONDS}
+
+
+@pytest.mark.parametrize(("records", "size", "seconds"), [(250, 1, 0.25), (1, 2**20, 1.0), (10, 2**19, 0.5)])
+def test_the_stricter_limit_decides_how_long_a_shard_needs(records, size, seconds):
+    assert ShardRateLimit(1_000, 2**20).seconds_for(records, size) == pytest.approx(seconds)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.plugins.sinks.kinesis.sink import MOST_WAITING, WrittenStates
+from recordpublisher.plugins.sinks.kinesis.kinesis_sink import MOST_WAITING, WrittenStates
 
 
 def state(position, *shards):

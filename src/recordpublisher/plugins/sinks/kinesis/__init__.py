@@ -1,10 +1,10 @@
 """The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently (K1 to K4).
 
-Start at `sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
+Start at `kinesis_sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
 """
 
 from .failure_handler import FailedRecord
-from .sink import KinesisSink
+from .kinesis_sink import KinesisSink
 from .statistics import SinkStatistics
 
 __all__ = ["KinesisSink", "FailedRecord", "SinkStatistics"]

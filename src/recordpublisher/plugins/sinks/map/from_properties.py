@@ -20,7 +20,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import ON_POIS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import is_coroutine_function
 
-from .sink import MapSink
+from .map_sink import MapSink
 
 
 class MapSinkFromProperties(MapSink):

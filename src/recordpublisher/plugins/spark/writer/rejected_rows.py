@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.bad_record_handler import dead_letter
+from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.failure_handler import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord

@@ -1,4 +1,4 @@
-"""balanced_owners: which worker should have each shard (E6). Pure: every worker computes the same from the same documents."""
+"""Lease assignment: which worker should have each shard (E6). Pure: every worker computes the same plan from the same documents."""
 
 import heapq
 from collections.abc import Collection, Mapping

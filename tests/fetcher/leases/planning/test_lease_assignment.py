@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.planning.balance import MIN_DIFFERENCE, balanced_owners
+from recordpublisher.fetcher.leases.planning.lease_assignment import MIN_DIFFERENCE, balanced_owners
 from recordpublisher.fetcher.leases.planning.shard_loads import MAX_LEVEL, LoadLevels, next_level, weight
 
 WORKERS = ["a", "b", "c", "d", "e", "f"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.consumer.bad_records import OnPoison, PoisonPolicy
 from recordpublisher.consumer.deserialization import CallableDeserializer
+from recordpublisher.consumer.poison_policy import OnPoison, PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 

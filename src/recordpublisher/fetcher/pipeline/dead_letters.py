@@ -1,4 +1,4 @@
-"""BadRecordHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
+"""DeadLetterHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
 
 import base64
 import logging
@@ -18,7 +18,7 @@ _NO_STATE = Checkpoint({})
 """The dead-letter sink does not store the job's positions."""
 
 
-class BadRecordHandler:
+class DeadLetterHandler:
     """Fails the job, skips and counts the record, or writes a dead letter. Owns the dead-letter sink, if there is one.
 
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be written again.
