@@ -197,6 +197,9 @@ def _command_line_page() -> str:
         f"## recordpublisher\n\n```text\n{_help('recordpublisher', group)}\n```",
     ]
     for name, one in commands.items():
+        if hasattr(one, "commands"):
+            parts.append(f"## {name}\n\n{one.help.splitlines()[0]}")
+            continue
         own = copy(one)
         own.params = [
             option for option in one.params if option.param_type_name != "option" or _described(option) not in common

@@ -13,8 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, is_typeddict
 
-SETTINGS_WORDS = """A keyword is a key of the [properties](../properties.md) without `flink.` or `aws.`, with `_` for each dot. Where that
-page names a shorter one, both are accepted. Times and sizes are numbers, or texts with a unit (`"10s"`)."""
+SETTINGS_WORDS = (
+    "[Properties](../properties.md) says how keywords are made. Times and sizes are numbers, or texts with a unit."
+)
 
 
 def entry(name: str, thing: Any, level: int = 2) -> str:
@@ -66,9 +67,6 @@ def _members(owner: type) -> Iterator[str]:
     for name, words in attributes.items():
         if not name.startswith("_") and name not in measured:
             yield f"- `{name}`: {first_sentence(words)}"
-    tests = [name for name in vars(owner) if name.startswith("test_")]
-    if tests:
-        yield "\n".join(f"- `{name}`" for name in tests)
     for name, member in vars(owner).items():
         if name.startswith(("_", "test_")) or name in attributes or _is_explained_above(owner, name):
             continue

@@ -45,7 +45,7 @@ def test_no_behaviour_is_missing():
 
 def test_the_page_tells_the_counts():
     counts = Counter(row.status for row in ROWS)
-    page = (ROOT / "docs/reference/conformance.md").read_text()
+    page = (ROOT / "tests/conformance/README.md").read_text()
 
     assert f"{len(ROWS)} behaviours: {counts['same']} are the same, {counts['differs on purpose']} differ" in page
     assert f"and {counts['does not apply']} do not apply" in page

@@ -42,10 +42,9 @@ def doctor(
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 
-    Checks properties, plugins, versions, region, CA file, proxy, DNS and the connection; for each stream the clock, distribution,
-    settings, consumers and each IAM action that the job needs; for a job its store, its sink, the size of records that it copies, and
-    the time until unread records are lost; for the options of a query on Spark the place of its claims. Exits with 1 when there is a
-    problem.
+    Checks properties, plugins, versions and the connection; for each stream its settings and each IAM action that the job needs; for a
+    job its store, its sink, and the time until unread records are lost; for a query on Spark the place of its claims. Exits with 1 when
+    there is a problem.
 
     Example: recordpublisher doctor --stream orders
 

@@ -73,8 +73,8 @@ def lag(
 
     Example: recordpublisher lag orders --watch
 
-    On a terminal --watch is one view that refreshes, the worst lag first; elsewhere a table after each reading. While the service or
-    the store cannot be reached it keeps the last values, and says how old they are.
+    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store cannot be reached it keeps the
+    last values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
     is_watching = watch_shards or interval is not None

@@ -28,7 +28,7 @@ positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
     "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
 )
-Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it nothing is written.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it the command shows what it would write.")]
 Watch = Annotated[
     float,
     typer.Option(
@@ -84,8 +84,6 @@ def import_positions(
 ) -> None:
     """Let a job go on after the checkpoints of the KCL, or the positions of another job: nothing is read twice or skipped. Stop it first.
 
-    Without --apply it shows what it would write, and writes nothing.
-
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
     search_current_folder()  # for a function of streams or of the sink
@@ -127,8 +125,6 @@ def export_positions(
 ) -> None:
     """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 
-    Without --apply it shows what it would write, and writes nothing.
-
     Example: recordpublisher positions export job.properties --to kcl:orders-2 -p flink.state.uri=state
     """
     from recordpublisher.plugins.positions.kcl_export import NOT_HELD
@@ -162,15 +158,15 @@ def reset_positions(
     shards: Annotated[
         list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be given several times.")
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply/--dry-run", help="Write. Without it nothing is written.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply/--dry-run", help="Write. Without it the command shows what it would write.")
+    ] = False,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,
     profile: Profile = None,
 ) -> None:
     """Let a job go on from a time, the oldest record or the tip, instead of where it stopped. Stop it first: one that runs is fenced off.
-
-    Without --apply it shows what it would write, and writes nothing.
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """

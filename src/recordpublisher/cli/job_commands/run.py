@@ -64,7 +64,10 @@ def run(
         ),
     ] = None,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Serve the state of all shards on this machine while the job runs.")
+        bool,
+        typer.Option(
+            "--dashboard", help="Serve a page with the state of all shards on loopback; a log line has its URL."
+        ),
     ] = False,
     dashboard_port: Annotated[
         int | None,
@@ -99,7 +102,6 @@ def run(
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
 
-    --dashboard logs a URL on loopback: lag, rate and watermark of each shard, what is idle or held, and what alignment waits for.
 
     Example: recordpublisher run job.properties
     """
