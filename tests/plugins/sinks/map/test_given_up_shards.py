@@ -6,7 +6,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.testing import run_virtual
+from recordpublisher.testing import VirtualClock, run_virtual
+
+from fakes.batches import batch
 
 from .map_jobs import Running, keyed, settled
 
@@ -89,3 +91,51 @@ def test_a_record_that_waits_for_a_retry_is_handled_before_the_shard_is_given_up
         return calls, state["shards"][SHARD]["position"]
 
     assert run_virtual(job()) == ([b"0", b"0"], "1")
+
+
+def retried_without_end(*batches, state=LAST.state, stopped=(SHARD,)):
+    """Give shards up while the handler of payload 1 fails again and again. Returns the state, the calls and what is outstanding."""
+
+    async def job():
+        calls = []
+
+        async def handle(record):
+            calls.append(record.data)
+            if record.data == b"1":
+                raise ValueError("always")
+
+        sink = rp.MapSink(handle, retries=100_000, clock=VirtualClock())
+        await sink.open(SinkContext())
+        for each in batches:
+            await sink.write(each)
+        await settled()
+        began = asyncio.get_running_loop().time()
+        found = await sink.flush(Checkpoint(state, True, stopped))
+        while sink.metrics()["outstanding"] and asyncio.get_running_loop().time() - began < 20:
+            await asyncio.sleep(1)
+            found = await sink.flush(Checkpoint(state, True, stopped))
+        result = found["shards"], calls, sink.metrics()["outstanding"]
+        await sink.close()
+        return result
+
+    return run_virtual(job())
+
+
+def test_a_record_that_fails_again_and_again_is_left_to_the_next_reader_soon_after_its_shard_was_given_up():
+    shards, calls, outstanding = retried_without_end(keyed(*"abcd"))
+    assert (shards[SHARD]["position"], outstanding) == ("1", 0)
+    assert calls.count(b"1") > 2, "it is handled again for some seconds"
+
+
+def test_batches_behind_it_that_were_handled_are_left_with_it():
+    shards, calls, _ = retried_without_end(keyed(*"abcd"), batch(b"8", b"9"))
+    assert (shards[SHARD]["position"], b"9" in calls) == ("1", True)
+
+
+def test_it_is_not_left_while_a_child_of_its_shard_is_read_on():
+    child = {"position": "9", "parents": ["shardId-0"]}
+    state = {"shards": {**LAST.state["shards"], "orders/shardId-1": child}}
+    batches = keyed(*"abcd"), batch(b"8", b"9", shard_id="shardId-1")
+    assert retried_without_end(*batches, state=state)[2] == 1
+    shards, _, outstanding = retried_without_end(*batches, state=state, stopped=(SHARD, "orders/shardId-1"))
+    assert ({key: entry["position"] for key, entry in shards.items()}, outstanding) == ({SHARD: "1"}, 0)

@@ -9,8 +9,10 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, to_millis
 
-from .unhandled_record import UnhandledBatch
+from .unhandled_record import UnhandledBatch, UnhandledRecord
 
+RETRY_SECONDS = 5.0
+"""For how long after a shard was given up its failed records are handled again: a pause of up to 10 s that has begun may follow."""
 _PROGRESS = frozenset(
     ("position", "subSequenceNumber", "continuation", "watermark", "ended", "arrivalMs", "tipMs", "waitingForParents")
 )
@@ -20,7 +22,7 @@ _PROGRESS = frozenset(
 class ShardProgress:
     """One shard: its batches that are not handled, in order; the states behind some of them; how far it is handled without a gap."""
 
-    __slots__ = ("batches", "handled", "has_handled", "is_cut", "is_revoked", "known", "states", "within")
+    __slots__ = ("batches", "given_up_at", "handled", "has_handled", "is_cut", "is_revoked", "known", "states", "within")
 
     def __init__(self) -> None:
         self.batches: deque[UnhandledBatch] = deque()
@@ -32,6 +34,8 @@ class ShardProgress:
         """The end of the last handled batch, where it lies behind `handled`."""
         self.known: Mapping[str, Any] | None = None
         """The newest state of all."""
+        self.given_up_at: float | None = None
+        """Seconds of the clock."""
         self.has_handled = False
         """A batch of records."""
         self.is_cut = False
@@ -57,6 +61,14 @@ class ShardProgress:
             if batch.begun:
                 break
         return True
+
+    def leave(self, first: UnhandledBatch | None = None, index: int = 0) -> None:
+        """Let this record and all behind it be dropped, also what is handled; without one all that is here."""
+        self.is_cut = True
+        behind = list(self.batches)
+        for batch in behind if first is None else behind[behind.index(first) :]:
+            batch.leave(index)
+            index = 0
 
     def drop_handled(self) -> None:
         """Forget the batches that are handled up to the first one that is not; take over the states that they held back."""
@@ -109,6 +121,8 @@ class HandledPositions:
 
     def __init__(self) -> None:
         self._shards: dict[str, ShardProgress] = {}
+        self._listed: Mapping[str, Mapping[str, Any]] = {}
+        """The shards of the last state in which one was given up."""
 
     def shard(self, key: str) -> ShardProgress:
         """The progress of a shard that is read here."""
@@ -122,15 +136,33 @@ class HandledPositions:
         for key in self._shards.keys() & keys:
             self._shards.pop(key).is_revoked = True
 
-    def give_up(self, keys: Collection[str], state: State) -> bool:
-        """These shards are given up. Returns whether records of them are dropped (`UnhandledRecord.is_dropped`).
+    def give_up(self, keys: Collection[str], state: State, now: float) -> bool:
+        """These shards are given up, `now` or some time ago. Returns whether records of them are dropped (`UnhandledRecord.is_dropped`).
 
         A shard of which a descendant is begun is handled as a whole: until then the state of the descendant stays as it was.
         """
+        self._listed = state["shards"]
+        for key in self._shards.keys() & keys:
+            if self._shards[key].given_up_at is None:
+                self._shards[key].given_up_at = now
         begun = [key for key, shard in self._shards.items() if shard.has_begun]
         given_up = (self._shards.keys() & keys) - _ancestors(begun, state["shards"])
         cut = [key for key in given_up if self._shards[key].give_up()]
         return bool(cut)
+
+    def leave(self, item: UnhandledRecord, now: float) -> bool:
+        """Leave a record that failed to the next reader, with all behind it in its shard and in those that came from it, `RETRY_SECONDS`
+        after they were given up. Returns whether it is left: not while one of these shards is read here on."""
+        key, shard = item.pending.batch.shard.key, item.pending.shard
+        if shard.given_up_at is None or now - shard.given_up_at < RETRY_SECONDS:
+            return False
+        behind = [self._shards[each] for each in _descendants({key}, self._listed) & self._shards.keys()]
+        if any(each.given_up_at is None for each in behind):
+            return False
+        shard.leave(item.pending, item.index)
+        for each in behind:
+            each.leave()
+        return True
 
     def has_given_up(self, key: str) -> bool:
         """Whether all that is left of a shard was dropped."""

@@ -19,7 +19,7 @@ from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .running_calls import RunningCalls
 from .settings import MapSettings
-from .unhandled_record import UnhandledBatch
+from .unhandled_record import UnhandledBatch, UnhandledRecord
 from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -118,6 +118,7 @@ class MapSink(Sink[V]):
         )
         clock = clock or SystemClock()
         self._settings = settings
+        self._clock = clock
         self._context = SinkContext()
         self._handler: Handler | StreamHandlers
         if isinstance(handler, Mapping):
@@ -131,7 +132,7 @@ class MapSink(Sink[V]):
         self._positions = HandledPositions()
         self._ready = ReadyRecords(settings.ordering)
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
-        self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed)
+        self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed, self._leave)
         self._permission = JobPermission(self._wake)
         self._running = RunningCalls(self._handler.call, clock)
         processing = Processing(
@@ -172,7 +173,7 @@ class MapSink(Sink[V]):
         if (
             checkpoint is not None
             and checkpoint.stopped
-            and self._positions.give_up(checkpoint.stopped, checkpoint.state)
+            and self._positions.give_up(checkpoint.stopped, checkpoint.state, self._clock.monotonic())
         ):
             self._drop_waiting()
         if checkpoint is None or not checkpoint.may_be_partial:
@@ -230,6 +231,12 @@ class MapSink(Sink[V]):
         """The same, with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in MAP_SINK_METRICS.items()]
+
+    def _leave(self, item: UnhandledRecord) -> bool:
+        is_left = self._positions.leave(item, self._clock.monotonic())
+        if is_left:
+            self._drop_waiting()
+        return is_left
 
     def _drop_waiting(self) -> None:
         for item in self._ready.take_dropped():

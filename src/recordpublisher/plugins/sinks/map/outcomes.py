@@ -35,7 +35,8 @@ MAP_SINK_METRICS = {
 class Outcomes:
     """Owns the counters, the retries that wait, the records to reject, and the error that ends the job.
 
-    `on_ready` is called when a record may be handled again; `on_changed` when memory was freed or the sink must be called.
+    `on_ready` is called when a record may be handled again; `on_changed` when memory was freed or the sink must be called. `leave` says of a
+    record that failed whether it is left to the next reader instead.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Outcomes:
         ready: ReadyRecords,
         on_ready: Callable[[], None],
         on_changed: Callable[[bool], None],
+        leave: Callable[[UnhandledRecord], bool],
     ) -> None:
         self._counts = dict.fromkeys(MAP_SINK_METRICS, 0)
         self.rejected: deque[tuple[UnhandledRecord, str]] = deque()
@@ -52,6 +54,7 @@ class Outcomes:
         self._ready = ready
         self._on_ready = on_ready
         self._on_changed = on_changed
+        self._leave = leave
         self._policy = RetryPolicy(settings.retries, _BASE_MS, _MAX_MS, _EXPONENT)
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
@@ -96,12 +99,16 @@ class Outcomes:
         item = items[0]
         item.attempts += 1
         self._counts["timeouts"] += isinstance(error, TimeoutError)
-        if item.pending.shard.is_revoked:
+        if item.is_dropped:
             self._handle_again(items)
             return
         if item.attempts <= self._settings.retries:
+            if self._leave(item):
+                self._log_retry(item, error, "left to the next reader:")
+                self._handle_again(items)
+                return
             self._counts["retries"] += 1
-            self._log_retry(item, error)
+            self._log_retry(item, error, "handled again:")
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
             return
         reason = describe_error(error)
@@ -155,10 +162,10 @@ class Outcomes:
             self.handled(item)
 
     def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:
-        """Those of revoked shards are not: other processes handle them."""
-        left = [item for item in items if not item.pending.shard.is_revoked]
+        """Those that are dropped are not: other processes, or the next start, handle them."""
+        left = [item for item in items if not item.is_dropped]
         for item in items:
-            if item.pending.shard.is_revoked:
+            if item.is_dropped:
                 self.handled(item)
         if left:
             self._ready.take_again(left)
@@ -166,10 +173,10 @@ class Outcomes:
             self._ready.finish(items[0].key_queue)
         self._on_ready()
 
-    def _log_retry(self, item: UnhandledRecord, error: Exception) -> None:
+    def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
         key, reason = item.pending.batch.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
         # without its traceback, which comes when no attempt is left
-        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how="handled again:")
+        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how=how)
 
     def _retry_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
         def retry() -> None:

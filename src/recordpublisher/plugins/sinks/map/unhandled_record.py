@@ -45,6 +45,11 @@ class UnhandledBatch:
             self._unhandled[index] = 0
         self.remaining -= 1
 
+    def leave(self, index: int) -> None:
+        """The record at this place and all behind it are dropped, also those that are handled."""
+        self.limit = min(self.limit, index)
+        self._unhandled[index:] = b"\1" * (len(self._unhandled) - index)
+
     def handled_count(self) -> int:
         """How many records are handled up to the first that is not."""
         count = self._unhandled.find(1)
