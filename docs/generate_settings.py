@@ -21,8 +21,10 @@ ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserialize
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
 STARTS = {*INITIAL_POSITION.keywords, *INITIAL_TIMESTAMP.keywords, *INITIAL_TIMESTAMP_FORMAT.keywords}
 """What `read_arrow` takes as its argument `start`."""
+TIME = "datetime | str | float"
 HEAD = '''"""Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
+from datetime import datetime
 from typing import Literal, TypedDict
 
 
@@ -70,8 +72,12 @@ def _annotated(keyword: str, type_name: str) -> str:
 
 
 def _type(declared: Property[Any]) -> str:
+    if declared is INITIAL_TIMESTAMP:
+        return TIME
     if declared.type_name == "enum":
-        return 'Literal["{}"]'.format('", "'.join(declared.valid.partition(" (")[0].split(", ")))
+        return 'Literal["{}"]'.format('", "'.join(declared.valid.partition(" (")[0].split(", "))) + (
+            f" | {TIME}" if declared is INITIAL_POSITION else ""
+        )
     if declared.unit in EXAMPLES:
         return "int | str"
     return NUMBERS.get(declared.type_name, "str")

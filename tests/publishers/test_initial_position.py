@@ -1,13 +1,14 @@
 """Where a new job starts."""
 
 import contextlib
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, PositionType, Properties
-from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
+from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms, time_ms
 
 FORMAT = "flink.stream.initpos.timestamp.format"
 
@@ -31,12 +32,22 @@ def test_trim_horizon_and_latest_are_accepted(name):
         "2016-04-04T19:58:46.480Z",
         "2016-04-04T19:58:46.480",
         "2016-04-04T21:58:46.480+02:00",
+        1459799926480,
+        datetime(2016, 4, 4, 21, 58, 46, 480_000, timezone(timedelta(hours=2))),
     ],
 )
-def test_a_start_by_time_is_epoch_seconds_or_iso(timestamp):
-    position = initial_position(start_at(timestamp))
+@pytest.mark.parametrize("properties", [start_at, lambda time: Properties(start=time)], ids=["timestamp", "start"])
+def test_a_start_by_time_is_epoch_seconds_or_milliseconds_iso_or_a_datetime(timestamp, properties):
+    position = initial_position(properties(timestamp))
 
     assert (position.type, position.timestamp_ms) == (PositionType.AT_TIMESTAMP, 1459799926480)
+    assert time_ms("until", timestamp) == 1459799926480
+
+
+@pytest.mark.parametrize("start", [datetime(2016, 4, 4), "yesterday", -5, float("nan"), True])
+def test_a_start_that_is_no_time_is_an_error_that_names_what_is(start):
+    with pytest.raises(ConfigurationError, match=r"valid: .*time"):
+        initial_position(Properties(start=start))
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ class Decompressor(Protocol):
 class BytesDeserializer:
     """The bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
 
+    makes = bytes
+
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
@@ -58,6 +60,8 @@ class BytesDeserializer:
 class TextDeserializer:
     """UTF-8 text."""
 
+    makes = str
+
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
@@ -68,6 +72,8 @@ class TextDeserializer:
 
 class JsonDeserializer:
     """JSON documents, by msgspec: dicts, lists, text, numbers."""
+
+    makes = dict | list | str | float | int | None
 
     def __init__(self, properties: Properties | None = None) -> None:
         self._decode = msgspec.json.Decoder().decode

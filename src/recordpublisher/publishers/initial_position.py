@@ -1,20 +1,18 @@
 """Where a new job starts, from `flink.stream.initpos` and its timestamp."""
 
 import contextlib
-import math
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
 from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
+from .properties.times import A_TIME, datetime_ms, epoch_ms
 
 _VALID = (
     "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
 )
-A_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
-"""What `time_ms` takes, for messages."""
 _FIELDS = {
     "y": "%Y",
     "M": "%m",
@@ -34,10 +32,12 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 def initial_position(properties: Properties) -> StartingPosition:
     """Where a job without state starts. LATEST is turned into a timestamp later (P3). Raises: ConfigurationError."""
-    position = PositionType(properties.value(INITIAL_POSITION))
-    if position is PositionType.AT_TIMESTAMP:
+    position = properties.value(INITIAL_POSITION)
+    if position == PositionType.AT_TIMESTAMP.value:
         return StartingPosition.at_timestamp(initial_timestamp_ms(properties))
-    return StartingPosition(position)
+    if position in (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value):
+        return StartingPosition(PositionType(position))
+    return StartingPosition.at_timestamp(epoch_ms(position))
 
 
 def initial_timestamp_ms(properties: Properties) -> int:
@@ -47,30 +47,28 @@ def initial_timestamp_ms(properties: Properties) -> int:
     if given is None:
         raise ConfigurationError(INITIAL_TIMESTAMP.key, valid=valid, reason=f"{INITIAL_POSITION.key} is AT_TIMESTAMP")
     try:
-        return round(_seconds(given, properties) * 1000)
+        return _parsed_ms(given, properties)
     except ConfigurationError:
         raise
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid) from error
 
 
-def time_ms(name: str, given: str, valid: str = A_TIME) -> int:
-    """A time as `flink.stream.initpos.timestamp` takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
+def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> int:
+    """A time as a keyword argument takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
     try:
-        return initial_timestamp_ms(Properties({INITIAL_TIMESTAMP.key: given}))
-    except ConfigurationError as error:
+        return epoch_ms(Properties({name: given})[name])
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError(name, given, valid) from error
 
 
-def _seconds(given: str, properties: Properties) -> float:
-    """Parse by the given format, else as epoch seconds, else as ISO-8601. So `20231114` can be a date (as in Flink's connector)."""
+def _parsed_ms(given: str, properties: Properties) -> int:
+    """Parse by the given format, else as any other time. So `20231114` can be a date (as in Flink's connector)."""
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):
-            return _not_negative(_aware(datetime.strptime(given, pattern)).timestamp())
-    if re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
-        return _not_negative(float(given))
-    return _not_negative(_aware(datetime.fromisoformat(given)).timestamp())
+            return datetime_ms(datetime.strptime(given, pattern))
+    return epoch_ms(given)
 
 
 def _strptime_format(properties: Properties) -> str:
@@ -105,13 +103,3 @@ def _strptime_part(match: re.Match[str], java: str) -> str:
             INITIAL_TIMESTAMP_FORMAT.key, java, valid, reason=f"the letter {letter} is not supported"
         )
     return _FIELDS[letter]
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _not_negative(seconds: float) -> float:
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(seconds)
-    return seconds

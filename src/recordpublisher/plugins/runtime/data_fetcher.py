@@ -164,7 +164,7 @@ class DataFetcher(Generic[V]):
             restore=snapshots,
             subtask=subtask,
             parallelism=parallelism,
-            value_type=getattr(values, "into", None),
+            value_type=getattr(values, "into", None) or getattr(values, "makes", None),
         )
         self._fetcher = build_fetcher(dependencies, group)
         self._handles_signals = handle_signals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -37,7 +38,7 @@ class Properties(Mapping[str, str]):
                 declared = property_of_keyword(keyword, value)
                 _check_same(keyword, value, declared, Properties(merged))
                 merged[declared.key] = value
-        given = {str(key): _as_text(value) for key, value in merged.items() if value is not None}
+        given = {str(key): _as_text(str(key), value) for key, value in merged.items() if value is not None}
         self._values = {key.lower(): value for key, value in given.items()}
         spelling = {key.lower(): key for key in given}  # of two keys that differ in case only, the later one wins
         self._given = {spelling[key]: value for key, value in self._values.items()}
@@ -137,7 +138,10 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
     raise ConfigurationError(declared.key, theirs, "one of the two, or the same value in both", reason=reason)
 
 
-def _as_text(value: object) -> str:
+def _as_text(key: str, value: object) -> str:
+    """Raises: ConfigurationError for a datetime without a zone: Python takes it as local time, and a text without one is UTC."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -63,16 +63,29 @@ class PropertyGroup:
         return self._declare("string", key, sentence, default, "a text that is not empty", _parse_not_empty, **more)
 
     def choice(
-        self, key: str, sentence: str, default: str, options: tuple[str, ...], *, note: str = "", **more: Any
+        self,
+        key: str,
+        sentence: str,
+        default: str,
+        options: tuple[str, ...],
+        *,
+        note: str = "",
+        other: Callable[[str], object] | None = None,
+        valid_other: str = "",
+        **more: Any,
     ) -> Property[str]:
-        """One of some names, without case. `note`: what to know about the last of them."""
+        """One of some names, without case. `note`: what to know about the last of them. Or a text that `other` takes, in words
+        `valid_other`."""
 
         def parse(text: str) -> str:
-            if text.upper() not in options:
+            if text.upper() in options:
+                return text.upper()
+            if other is None:
                 raise ValueError(text)
-            return text.upper()
+            other(text)
+            return text
 
-        valid = ", ".join(options) + (f" ({note})" if note else "")
+        valid = ", ".join(options) + (f" ({note})" if note else "") + (f", {valid_other}" if valid_other else "")
         return self._declare("enum", key, sentence, default, valid, parse, **more)
 
     def integer(

@@ -8,9 +8,8 @@ import recordpublisher as rp
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.testing import VirtualClock, run_virtual
 
-from fakes.batches import batch
-
 from .map_jobs import Running, keyed, settled
+from fakes.batches import batch
 
 SHARD = "orders/shardId-0"
 LAST = Checkpoint({"shards": {SHARD: {"position": "9", "ended": True, "lease": 1}}}, True, (SHARD,))
@@ -23,8 +22,8 @@ def given_up(batches, finished, **options):
         handler = Running()
         sink = rp.MapSink(handler, **options)
         await sink.open(SinkContext())
-        for batch in batches:
-            await sink.write(batch)
+        for each in batches:
+            await sink.write(each)
         await settled()
         await sink.flush(LAST)
         for data in finished:

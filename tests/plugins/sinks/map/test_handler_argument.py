@@ -1,17 +1,18 @@
 """A handler gets records, or values if the annotation of its parameter says so."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.map.handler_argument import argument_of
+from recordpublisher.plugins.sinks.map.handler_argument import value_type_of
 from recordpublisher.testing import run_virtual
 
 from .map_jobs import keyed, written
+from fakes.memory_streams import PROPERTIES, install
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Service:
     [of_value, of_values, of_bytes, Service(), Service().handle, functools.partial(of_later, "shop")],
 )
 def test_a_parameter_of_another_type_gets_the_value(handler):
-    assert argument_of(handler) is not None
+    assert value_type_of(handler) is not None
 
 
 async def of_record(record: rp.Record): ...
@@ -53,7 +54,7 @@ async def without(record): ...
     [of_record, of_typed_record, of_records, of_anything, of_unknown, of_list, without, lambda record: None, print],
 )
 def test_other_handlers_get_records(handler):
-    assert argument_of(handler) is None
+    assert value_type_of(handler) is None
 
 
 def handled_by(handler, **options):
@@ -90,3 +91,53 @@ def test_a_list_of_values_is_handled_at_once_and_those_returned_have_failed():
 
     assert seen == [[Order(0), Order(1), Order(2)]]
     assert (metrics["handled"], metrics["skipped"]) == (2, 1)
+
+
+@dataclass
+class Refund:
+    number: int
+
+
+class Document(TypedDict):
+    number: int
+
+
+async def of_either(value: Order | Refund): ...
+async def of_document(value: Document): ...
+async def of_mapping(value: Mapping[str, int]): ...
+
+
+FITTING = [
+    (of_value, Order),
+    (of_value, Order | None),
+    (of_either, Refund),
+    (of_values, Order),
+    (of_document, "json"),
+    (of_mapping, "json"),
+    (of_bytes, None),
+    (of_typed_record, Refund),
+    (of_value, lambda record: record.data),
+]
+OTHERS = [
+    (of_value, Refund, "Refund"),
+    (of_value, "json", "dict"),
+    (of_value, None, "bytes"),
+    (of_bytes, "text", "str"),
+]
+
+
+async def opened(monkeypatch, handler, deserializer):
+    install(monkeypatch, {"a": []})
+    async with rp.DataFetcher(["orders"], PROPERTIES, sink=rp.MapSink(handler), deserializer=deserializer):
+        pass
+
+
+@pytest.mark.parametrize(("handler", "deserializer"), FITTING)
+async def test_a_handler_of_what_the_deserializer_makes_is_taken(monkeypatch, handler, deserializer):
+    await opened(monkeypatch, handler, deserializer)
+
+
+@pytest.mark.parametrize(("handler", "deserializer", "made"), OTHERS)
+async def test_a_handler_of_another_type_is_refused_before_it_is_called(monkeypatch, handler, deserializer, made):
+    with pytest.raises(rp.ConfigurationError, match=f"'handler' has .*; the deserializer makes {made}"):
+        await opened(monkeypatch, handler, deserializer)

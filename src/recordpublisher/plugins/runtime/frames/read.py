@@ -51,8 +51,8 @@ def read_arrow(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    start: datetime | str | State | None = None,
-    end: datetime | str | State | None = None,
+    start: datetime | str | float | State | None = None,
+    end: datetime | str | float | State | None = None,
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
@@ -92,8 +92,8 @@ def read_polars(
     streams: StreamsArgument,
     properties: Mapping[str, object] | None = None,
     *,
-    start: datetime | str | State | None = None,
-    end: datetime | str | State | None = None,
+    start: datetime | str | float | State | None = None,
+    end: datetime | str | float | State | None = None,
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Callable[[Record], int] | None = None,
     **settings: Unpack[ReadSettings],
@@ -121,7 +121,7 @@ def read_polars(
     return frame
 
 
-def _start_properties(start: datetime | str | State | None, given: Properties) -> dict[str, str | None]:
+def _start_properties(start: datetime | str | float | State | None, given: Properties) -> dict[str, str | None]:
     """Shards that a snapshot does not have are read from their oldest record. Raises: ConfigurationError."""
     is_given = start is None and given.is_set(INITIAL_POSITION)
     place = given.value(INITIAL_POSITION) if is_given else start.upper() if isinstance(start, str) else ""
@@ -130,24 +130,16 @@ def _start_properties(start: datetime | str | State | None, given: Properties) -
     if is_given:
         return {}
     if start is not None and not isinstance(start, Mapping) and place != PositionType.TRIM_HORIZON:
-        seconds = f"{_time_ms('start', start, _VALID_START) / 1000:.3f}"
+        seconds = f"{time_ms('start', start, _VALID_START) / 1000:.3f}"
         time = {INITIAL_TIMESTAMP.key: seconds, INITIAL_TIMESTAMP_FORMAT.key: None}
         return {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP, **time}
     return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
 
 
-def _end_ms(end: datetime | str) -> int | None:
+def _end_ms(end: datetime | str | float) -> int | None:
     """The last event time, epoch ms; None for NOW. Raises: ConfigurationError."""
     is_now = isinstance(end, str) and end.upper() == "NOW"
-    return None if is_now else _time_ms("end", end, _VALID_END) - 1
-
-
-def _time_ms(name: str, time: datetime | str, valid: str) -> int:
-    if isinstance(time, str):
-        return time_ms(name, time, valid)
-    if not isinstance(time, datetime) or time.tzinfo is None:
-        raise ConfigurationError(name, repr(time), valid)
-    return round(time.timestamp() * 1000)
+    return None if is_now else time_ms("end", end, _VALID_END) - 1
 
 
 def _arrow_batches(

@@ -22,7 +22,17 @@ _PROGRESS = frozenset(
 class ShardProgress:
     """One shard: its batches that are not handled, in order; the states behind some of them; how far it is handled without a gap."""
 
-    __slots__ = ("batches", "given_up_at", "handled", "has_handled", "is_cut", "is_revoked", "known", "states", "within")
+    __slots__ = (
+        "batches",
+        "given_up_at",
+        "handled",
+        "has_handled",
+        "is_cut",
+        "is_revoked",
+        "known",
+        "states",
+        "within",
+    )
 
     def __init__(self) -> None:
         self.batches: deque[UnhandledBatch] = deque()

@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from recordpublisher.consumer.typed_values import name_of
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, observed_timeout
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction
 
-from .handler_argument import argument_of
+from .handler_argument import may_be, value_type_of, values_of
 
 VALID = "a function, or an async function, of one record or its value"
 
@@ -21,7 +23,7 @@ class Handler:
 
     def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
         """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
-        self._argument = argument_of(handler)
+        self._value_type = value_type_of(handler)
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
         self._function = UserFunction("handler", handler, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
@@ -38,7 +40,7 @@ class Handler:
 
         Raises: what it raises; TimeoutError; SinkError when it has cancelled itself; CancelledError when the sink is closed.
         """
-        argument = records if self._argument is None else self._argument(records)
+        argument = records if self._value_type is None else values_of(records)
         try:
             if self._timeout is None:
                 return await self._function(argument)
@@ -61,6 +63,14 @@ class Handler:
                 raise
             raise TimeoutError(f"no result within {seconds:g} s") from error
 
+    def check(self, context: SinkContext) -> None:
+        """Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
+        made, taken = context.value_type, self._value_type
+        if made is not None and taken is not None and not may_be(made, taken):
+            reason = f"the deserializer makes {name_of(made)}"
+            valid = f"deserializer={name_of(taken)}, or a function of a Record or of {name_of(made)}"
+            raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
+
     def close(self) -> None:
         """Take no more calls. A call in a thread goes on until it returns; nobody waits for it."""
         self._is_closed = True
@@ -73,9 +83,11 @@ class StreamHandlers:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
 
-    def check(self, streams: Sequence[str]) -> None:
-        """Raises: ConfigurationError for a stream without a handler."""
-        if missing := sorted(set(streams) - self._handlers.keys()):
+    def check(self, context: SinkContext) -> None:
+        """Raises: ConfigurationError for a stream without a handler, and as `Handler.check`."""
+        for handler in self._handlers.values():
+            handler.check(context)
+        if missing := sorted(set(context.streams) - self._handlers.keys()):
             raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
 
     async def call(self, record: Record) -> Any:

@@ -1,6 +1,7 @@
 """What a handler takes, by the annotation of its first parameter: records, or their values."""
 
 import inspect
+import types
 import typing
 from collections.abc import Callable
 from operator import attrgetter
@@ -9,8 +10,8 @@ from typing import Any
 from recordpublisher.publishers.records import Record
 
 
-def argument_of(handler: Callable[..., Any]) -> Callable[[Any], Any] | None:
-    """A function from a record, or a list of them, to what the handler takes; None: it takes records.
+def value_type_of(handler: Callable[..., Any]) -> Any:
+    """The type of the values that a handler takes; None: it takes records.
 
     A parameter of a type that is neither `Record` nor a list of them gets the deserialised value, or a list of values. One without an
     annotation, with `Any` or a name that cannot be found, gets records.
@@ -18,14 +19,35 @@ def argument_of(handler: Callable[..., Any]) -> Callable[[Any], Any] | None:
     annotation = _first_annotation(handler)
     item = _item_of(annotation)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
-    return None if is_record or isinstance(item, typing.TypeVar) else _values
+    return None if is_record or isinstance(item, typing.TypeVar) else item
 
 
 _value = attrgetter("value")
 
 
-def _values(records: Any) -> Any:
+def values_of(records: Any) -> Any:
+    """The value of a record, or those of a list of them."""
     return list(map(_value, records)) if isinstance(records, list) else records.value
+
+
+def may_be(value_type: Any, taken: Any) -> bool:
+    """Whether values of a type may be what a handler takes; also where one of the two is not a class, and so not compared."""
+    made, wanted = _classes_of(value_type), _classes_of(taken)
+    return not made or not wanted or any(issubclass(a, b) or issubclass(b, a) for a in made for b in wanted)
+
+
+def _classes_of(given: Any) -> list[type]:
+    """The classes of a type or of a union; none where they are not all known."""
+    members = [given]
+    if typing.get_origin(given) in (typing.Union, types.UnionType):
+        members = list(typing.get_args(given))
+    classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
+    is_known = all(isinstance(each, type) and not getattr(each, "_is_protocol", False) for each in classes)
+    return classes if is_known else []
+
+
+def _bare(given: Any) -> Any:
+    return given.__origin__ if typing.get_origin(given) is typing.Annotated else given
 
 
 def _first_annotation(handler: Callable[..., Any]) -> Any:

@@ -142,9 +142,8 @@ class MapSink(Sink[V]):
         self._changed = asyncio.Event()
 
     async def open(self, context: SinkContext) -> None:
-        """Take the job's context. The workers start with the first records."""
-        if isinstance(self._handler, StreamHandlers):
-            self._handler.check(context.streams)
+        """Take the job's context. The workers start with the first records. Raises: ConfigurationError if it does not fit."""
+        self._handler.check(context)
         self._context = context
         self._permission.open(context)
         self._running.open(context.traced)

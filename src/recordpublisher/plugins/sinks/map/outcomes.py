@@ -35,8 +35,8 @@ MAP_SINK_METRICS = {
 class Outcomes:
     """Owns the counters, the retries that wait, the records to reject, and the error that ends the job.
 
-    `on_ready` is called when a record may be handled again; `on_changed` when memory was freed or the sink must be called. `leave` says of a
-    record that failed whether it is left to the next reader instead.
+    `on_ready` is called when a record may be handled again; `on_changed` when memory was freed or the sink must be called. `leave` says
+    of a record that failed whether it is left to the next reader instead.
     """
 
     def __init__(

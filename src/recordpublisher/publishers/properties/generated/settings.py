@@ -1,5 +1,6 @@
 """Keyword arguments for properties, with types for editors. Written by `make docs` from the table of properties."""
 
+from datetime import datetime
 from typing import Literal, TypedDict
 
 
@@ -398,13 +399,13 @@ class ReadSettings(TypedDict, total=False):
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
-    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
     """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
-    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
     """The same as `start`."""
-    start_timestamp: str
+    start_timestamp: datetime | str | float
     """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format."""
-    stream_initpos_timestamp: str
+    stream_initpos_timestamp: datetime | str | float
     """The same as `start_timestamp`."""
     start_timestamp_format: str
     """`flink.stream.initpos.timestamp.format`: Java SimpleDateFormat of the start timestamp, with a year."""

@@ -1,6 +1,7 @@
 """Properties of the publisher and its initial position."""
 
 from ..property_types import PropertyGroup
+from ..times import epoch_ms
 
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.text(
@@ -15,6 +16,8 @@ INITIAL_POSITION = PUBLISHER.choice(
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",
+    other=epoch_ms,
+    valid_other="or a time: 2026-11-22T06:00:00Z, epoch seconds",
     argument="start",
 )
 INITIAL_TIMESTAMP = PUBLISHER.text(

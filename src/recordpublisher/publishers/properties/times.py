@@ -1,0 +1,30 @@
+"""A time as every setting and argument takes it: ISO-8601, epoch seconds or epoch milliseconds."""
+
+import math
+import re
+from datetime import UTC, datetime
+
+A_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
+"""What `epoch_ms` takes, for messages."""
+_MILLIS_FROM = 1e11
+"""A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
+
+
+def epoch_ms(given: str) -> int:
+    """Epoch ms. Raises: ValueError, OverflowError."""
+    if re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
+        number = float(given)
+        return checked_ms(number if number >= _MILLIS_FROM else number * 1000)
+    return datetime_ms(datetime.fromisoformat(given))
+
+
+def datetime_ms(moment: datetime) -> int:
+    """Epoch ms of a time, in UTC if it has no zone. Raises: ValueError before 1970."""
+    return checked_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def checked_ms(given: float) -> int:
+    """Rounded. Raises: ValueError for what is no time since 1970."""
+    if not math.isfinite(given) or given < 0:
+        raise ValueError(given)
+    return round(given)
