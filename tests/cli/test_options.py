@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.options import read_properties
+from recordpublisher.cli.options import read_job_or_stream, read_properties
 
 
 def test_options_override_pairs_and_pairs_the_file(tmp_path):
@@ -35,3 +35,53 @@ def test_a_file_without_a_property_is_no_properties_file(tmp_path):
         rp.ConfigurationError, match=r"orders.jsonl.*no property of this package.*order.*properties file"
     ):
         read_properties(records, None)
+
+
+PROGRAM = """
+import contextlib
+import recordpublisher as rp
+from fakes.memory_store import MemoryStore
+
+class Rows(rp.MemorySink):
+    async def stored_positions(self): return []
+
+def made(streams="orders", **given): return rp.DataFetcher(streams, **{"sink": rp.MemorySink(), "region": "eu-west-1", **given})
+
+@contextlib.asynccontextmanager
+async def job(): yield made({"orders": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}.values(), state_uri="state")
+def in_a_folder(): return made(state_store=rp.FolderStore("folder"))
+def of_a_function(): return made(lambda: ["clicks", "orders"])
+def in_memory(): return made(state_store=MemoryStore())
+def with_rows(): return made(sink=Rows())
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    (tmp_path / "shop_of_options.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_the_job_of_a_program_is_known_by_its_fetcher_and_the_options_are_above_it(program):
+    streams, found = read_job_or_stream(
+        "shop_of_options:job", None, ["aws.region=of-a-pair"], None, "http://there", None
+    )
+
+    assert streams == ["arn:aws:kinesis:eu-west-1:123456789012:stream/orders"]
+    assert [found[key] for key in ("aws.region", "aws.endpoint", "flink.state.uri")] == [
+        "of-a-pair",
+        "http://there",
+        "state",
+    ]
+
+
+def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
+    assert read_properties("shop_of_options:in_a_folder", None)["flink.state.uri"] == "folder"
+    assert read_properties("shop_of_options:of_a_function", None)["flink.streams"] == "clicks,orders"
+
+
+@pytest.mark.parametrize(("name", "valid"), [("in_memory", "flink.state.uri"), ("with_rows", "flink.sink")])
+def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
+    with pytest.raises(rp.ConfigurationError, match=f"valid: {valid}"):
+        read_properties(f"shop_of_options:{name}", None)

@@ -29,10 +29,10 @@ Profile = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="
 
 
 def _no_job(given: str) -> str:
-    """Refuse a job's file where a stream is meant, and say which."""
+    """Refuse a job where a stream is meant, and say which."""
     if is_job(given):
         valid = f"the name or ARN of a stream; with the properties of a job: STREAM --properties {given}"
-        raise ConfigurationError("STREAM", given, valid, reason="it is a file")
+        raise ConfigurationError("STREAM", given, valid, reason="it is a job")
     return given
 
 
@@ -42,8 +42,8 @@ def is_python_job(given: str) -> bool:
 
 
 def is_job(given: str) -> bool:
-    """Whether an argument names a job's properties file, and not a stream."""
-    return given.endswith(".properties") or Path(given).is_file()
+    """Whether an argument names a job, by its properties file or its program, and not a stream."""
+    return given.endswith(".properties") or is_python_job(given) or Path(given).is_file()
 
 
 StreamName = Annotated[str, typer.Argument(help="The stream's name or ARN.", metavar="STREAM", callback=_no_job)]
@@ -54,33 +54,37 @@ StreamNames = Annotated[
     ),
 ]
 JobOrStream = Annotated[
-    str, typer.Argument(help="A stream's name or ARN, or a job's properties.", metavar="STREAM|JOB.properties")
+    str, typer.Argument(help="A stream's name or ARN, or a job.", metavar="STREAM|JOB.properties|MODULE:NAME")
 ]
-Job = Annotated[Path, typer.Argument(metavar="JOB.properties", help="The job's properties.")]
-JobOrProgram = Annotated[
+Job = Annotated[
     str, typer.Argument(metavar="JOB.properties|MODULE:NAME", help="The job's properties, or a program's DataFetcher.")
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 
 def read_properties(
-    file: Path | None,
+    job: Path | str | None,
     pairs: list[str] | None,
     region: str | None = None,
     endpoint: str | None = None,
     profile: str | None = None,
 ) -> Properties:
-    """The file's properties, overridden by the pairs and these by the options. Raises: ConfigurationError."""
-    given = Properties() if file is None else Properties.from_file(file)
-    if given and not knows_any(given):
-        reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
-        raise ConfigurationError("file", str(file), "a Java properties file with the job's properties", reason=reason)
+    """Those of the job's file or program, overridden by the pairs and these by the options. Raises: ConfigurationError."""
     options = {REGION.key: region, ENDPOINT.key: endpoint, PROFILE_NAME.key: profile}
     if profile is not None:
         options[CREDENTIALS_PROVIDER.key] = "PROFILE"
-    return given.merged(dict(_split(pair) for pair in pairs or ())).merged(
-        {key: value for key, value in options.items() if value is not None}
-    )
+    above = dict(_split(pair) for pair in pairs or ())
+    above |= {key: value for key, value in options.items() if value is not None}
+    if job is not None and is_python_job(str(job)):
+        from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
+
+        search_current_folder()
+        return properties_of_program(str(job), above)
+    given = Properties() if job is None else Properties.from_file(job)
+    if given and not knows_any(given):
+        reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
+        raise ConfigurationError("file", str(job), "a Java properties file with the job's properties", reason=reason)
+    return given.merged(above)
 
 
 def read_job_or_stream(
@@ -99,7 +103,7 @@ def read_job_or_stream(
     from recordpublisher.plugins.runtime.stream_names import streams_of  # brings the AWS SDK
 
     search_current_folder()  # for a function that the properties name
-    properties = read_properties(Path(given), pairs, region, endpoint, profile)
+    properties = read_properties(given, pairs, region, endpoint, profile)
     return streams_of(properties), properties
 
 

@@ -73,7 +73,7 @@ class TextDeserializer:
 class JsonDeserializer:
     """JSON documents, by msgspec: dicts, lists, text, numbers."""
 
-    makes = dict | list | str | float | int | None
+    makes: Any = dict | list | str | float | int | None
 
     def __init__(self, properties: Properties | None = None) -> None:
         self._decode = msgspec.json.Decoder().decode

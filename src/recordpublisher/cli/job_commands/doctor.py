@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, CONSUMER_TAGS, REGISTRATION
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
-from ..options import Endpoint, Pairs, Profile, Region, is_job, read_properties, search_current_folder
+from ..options import Endpoint, Pairs, Profile, Region, is_job, is_python_job, read_properties, search_current_folder
 from ..output import Printable, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 def doctor(
     job: Annotated[
-        Path | None, typer.Argument(metavar="JOB.properties|STREAM", help="The job's properties, or as --stream.")
+        str | None,
+        typer.Argument(metavar="JOB.properties|MODULE:NAME|STREAM", help="The job, or as --stream."),
     ] = None,
     streams: Annotated[
         list[str] | None,
@@ -53,10 +54,11 @@ def doctor(
     from recordpublisher.plugins.runtime.stream_names import streams_of  # with what follows: brings the AWS SDK
 
     from ..doctor.examination import examined
+    from ..doctor.findings import Finding, Verdict
     from ..doctor.spark_job import examined_spark_job, is_spark_job
 
-    if job is not None and not is_job(str(job)):
-        job, streams = None, [*(streams or ()), str(job)]
+    if job is not None and not is_job(job):
+        job, streams = None, [*(streams or ()), job]
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
@@ -66,6 +68,9 @@ def doctor(
     else:
         uses = {each: use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
         findings = run_to_end(examined(properties, uses, has_job=job is not None))
+        if job is not None and is_python_job(job) and not properties.is_set(SINK):
+            own = Finding("sink", Verdict.NOT_CHECKED, "an object of the program")
+            findings = [own if each.name == own.name else each for each in findings]
     if as_json:
         echo(joined(json_text(asdict(each)) for each in findings))
     else:

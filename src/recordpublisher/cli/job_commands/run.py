@@ -28,7 +28,7 @@ from ..execution import arguments_as_options, one_line
 from ..logs import TextLines, given_log_options, logs_json
 from ..options import (
     Endpoint,
-    JobOrProgram,
+    Job,
     Pairs,
     Profile,
     Region,
@@ -44,7 +44,7 @@ _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 def run(
     context: typer.Context,
-    job: JobOrProgram,
+    job: Job,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,

@@ -16,9 +16,10 @@ import typer
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import A_TIME, time_ms
+from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.property_types import parse_with_unit
+from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal

@@ -8,13 +8,14 @@ from typing import TypeVar
 from recordpublisher.fetcher.checkpoints.restore import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import A_TIME, time_ms
+from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.stream_arns import stream_name
 

@@ -1,15 +1,19 @@
 """Checks of the arguments of `rp.DataFetcher`, before anything runs (C2)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
+
+from ..stores.folder import FolderStore
 
 
 def checked_properties(given: Mapping[str, object] | None, settings: ReadSettings, **arguments: object) -> Properties:
@@ -19,6 +23,25 @@ def checked_properties(given: Mapping[str, object] | None, settings: ReadSetting
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     return Properties(given, **settings, **named)
+
+
+def described_job(
+    properties: Properties, streams: Iterable[str], sink: Sink | None, store: ConditionalStore | None
+) -> Properties:
+    """The properties with the streams and the folder that were given as arguments.
+
+    Raises: ConfigurationError for a sink that keeps positions, or another store, which no property names.
+    """
+    given = properties.merged({STREAMS.key: ",".join(streams), STREAMS_FILE.key: None, STREAMS_FUNCTION.key: None})
+    if isinstance(store, FolderStore):
+        return given.merged({STATE_URI.key: store.place})
+    if store is not None:
+        raise ConfigurationError(
+            "state_store", type(store).__name__, f"{STATE_URI.key}, for what is beside the program"
+        )
+    if sink is not None and stores_positions(type(sink)):
+        raise ConfigurationError("sink", type(sink).__name__, f"{SINK.key}, for what is beside the program")
+    return given
 
 
 def check_subtask(subtask: Any, parallelism: Any) -> None:

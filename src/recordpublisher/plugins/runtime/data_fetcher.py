@@ -45,7 +45,15 @@ from ..host.build_from_properties import (
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
-from .arguments import check_function, check_sink, check_store, check_subtask, checked_properties, checked_snapshots
+from .arguments import (
+    check_function,
+    check_sink,
+    check_store,
+    check_subtask,
+    checked_properties,
+    checked_snapshots,
+    described_job,
+)
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer
 from .short_errors import SHORT_ERRORS
 from .stop_signals import STOP_SIGNALS
@@ -99,6 +107,7 @@ class DataFetcher(Generic[V]):
     ) -> None:
         given = OF_COMMAND.get()(checked_properties(properties, settings, sink=sink, deserializer=deserializer))
         self.properties = given
+        self._given_sink, self._given_store = None if isinstance(sink, str) else sink, state_store
         names = StreamNames(streams)
         snapshots = checked_snapshots(restore)
         check_subtask(subtask, parallelism)
@@ -129,6 +138,7 @@ class DataFetcher(Generic[V]):
         clock = clock or SystemClock()
         lister = StreamLister(factory, given, names.given, clock)
         self._lister = lister
+        self._given_streams = names.given
         self._state_place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
         self.subtask = subtask
         self._streams = names.stream_list(partial(publisher.check, given), given)
@@ -174,6 +184,13 @@ class DataFetcher(Generic[V]):
     def streams(self) -> tuple[str, ...]:
         """The names of the streams that are read now."""
         return tuple(self._streams)
+
+    def described(self) -> Properties:
+        """The properties that describe this job to a command beside it: its streams, and where it stores its positions.
+
+        Raises: ConfigurationError when only the program's own objects know that.
+        """
+        return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:

@@ -1,6 +1,7 @@
 """A job that a program makes: `recordpublisher run shop:job`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
@@ -9,6 +10,7 @@ from recordpublisher.plugins.host.build_from_properties import build_metrics_exp
 from recordpublisher.plugins.host.function_property import imported
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..data_fetcher import OF_COMMAND, DataFetcher
@@ -28,6 +30,22 @@ async def run_python_job(
     async with made_fetcher(job) as fetcher:
         own = build_metrics_exporters(load_registry(), fetcher.properties)
         await run_fetcher(fetcher, 1, report, [*own, *exporters])
+
+
+def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
+    """The properties of its fetcher, `given` ones above its own, for a command that looks at the job. Raises: as `run_python_job`."""
+
+    def change(own: Properties) -> Properties:
+        changed = own.merged(given)
+        is_eager = changed.value(REGISTRATION) == "EAGER"  # nothing is registered: the job does not run
+        return changed.merged({REGISTRATION.key: "LAZY"}) if is_eager else changed
+
+    async def made() -> Properties:
+        OF_COMMAND.set(change)
+        async with made_fetcher(job) as fetcher:
+            return fetcher.described()
+
+    return asyncio.run(made())
 
 
 @asynccontextmanager
