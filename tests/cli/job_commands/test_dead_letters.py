@@ -56,6 +56,10 @@ def results(folder):
         "show nothing": ["show", str(job), "10"],
         "replay": ["replay", str(job)],
         "left": ["list", str(job)],
+        "replay one": ["replay", str(job), "--only", "8"],
+        "replay another": ["replay", str(job), "--only", "7"],
+        "drop": ["drop", str(job), "8"],
+        "left after drop": ["list", str(job)],
     }
     with serve_in_thread(streams={"orders": 1}) as endpoint:
         done = several_commands(endpoint, *(["dead-letters", *each] for each in commands.values()), cwd=folder)
@@ -97,3 +101,11 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     assert last == "Replayed: 1. Failed again and kept: 2."
     assert (folder / "sold").read_text() == "5\n"
     assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]
+
+
+def test_one_letter_alone_is_replayed_or_dropped(results):
+    assert results["replay one"].stdout.splitlines()[-1] == "Replayed: 0. Failed again and kept: 1."
+    assert (results["replay another"].returncode, results["replay another"].stdout) == (1, "")
+    assert "no dead letter with the number 7" in results["replay another"].stderr
+    assert (results["drop"].returncode, results["drop"].stdout) == (0, "Dropped: 1.\n")
+    assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]

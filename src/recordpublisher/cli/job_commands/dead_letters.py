@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,6 +20,7 @@ from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.redrive.letters import DeadLetter, DeadLetters
+    from recordpublisher.plugins.redrive.replay import DropTarget, HandlerTarget, StreamTarget
 
 dead_letters = subcommands(
     "List the dead letters of a job, show one, and replay them.\n\n"
@@ -85,7 +86,7 @@ def show(
 
     found = run_to_end(find())
     if not found:
-        raise StateError(f"there is no dead letter with the number {number}")
+        raise _missing(number)
     for letter in found:
         fields: dict[str, Any] = {
             "shard": letter.shard.key,
@@ -102,6 +103,9 @@ def replay(
     to: Annotated[
         Target, typer.Option("--to", help="The function of flink.sink=map, or the stream that each came from.")
     ] = Target.HANDLER,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this letter; may be repeated.")
+    ] = None,
     pairs: Pairs = None,
     region: Region = None,
     endpoint: Endpoint = None,
@@ -118,20 +122,62 @@ def replay(
     properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def run() -> int:
-        from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget, replayed
+        from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget
 
         target = HandlerTarget(properties) if to is Target.HANDLER else StreamTarget(properties)
-        done, kept = 0, 0
-        async with _letters(properties) as letters, target:
-            async for count, failed in replayed(letters, target):
-                done, kept = done + count, kept + len(failed)
-                for letter, reason in failed:
-                    echo(f"{letter.number} of {letter.shard.key}: {reason}")
+        done, kept = await _replay(properties, target, only or ())
         echo(f"Replayed: {done}. Failed again and kept: {kept}.")
         return kept
 
     if run_until_signal(run()):
         raise typer.Exit(FAILED)
+
+
+@dead_letters.command("drop")
+def drop(
+    job: Job,
+    numbers: Annotated[
+        list[str], typer.Argument(metavar="SEQUENCE...", help="Sequence numbers, as `list` shows them.")
+    ],
+    pairs: Pairs = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    profile: Profile = None,
+) -> None:
+    """Remove letters for good.
+
+    Example: recordpublisher dead-letters drop job.properties 49590338271490256608559692538361571095921575989136588898
+    """
+    properties = read_properties(job, pairs, region, endpoint, profile)
+
+    async def run() -> None:
+        from recordpublisher.plugins.redrive.replay import DropTarget
+
+        done, _ = await _replay(properties, DropTarget(), numbers)
+        echo(f"Dropped: {done}.")
+
+    run_until_signal(run())
+
+
+async def _replay(
+    properties: Properties, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str]
+) -> tuple[int, int]:
+    """How many succeeded and failed. Raises: StateError when none has one of the numbers."""
+    from recordpublisher.plugins.redrive.replay import replayed
+
+    done, kept = 0, 0
+    async with _letters(properties) as letters, target:
+        async for count, failed in replayed(letters, target, only):
+            done, kept = done + count, kept + len(failed)
+            for letter, reason in failed:
+                echo(f"{letter.number} of {letter.shard.key}: {reason}")
+    if only and not done and not kept:
+        raise _missing(", ".join(only))
+    return done, kept
+
+
+def _missing(number: str) -> StateError:
+    return StateError(f"there is no dead letter with the number {number}")
 
 
 @asynccontextmanager

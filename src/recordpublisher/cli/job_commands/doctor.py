@@ -58,7 +58,8 @@ def doctor(
     from ..doctor.spark_job import examined_spark_job, is_spark_job
 
     if job is not None and not is_job(job):
-        job, streams = None, [*(streams or ()), job]
+        streams = [*(streams or ()), job]
+        job = None
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import groupby
 from typing import Self
@@ -105,12 +105,25 @@ def _order(letter: DeadLetter) -> tuple[str, int, str, int]:
     return shard, len(number), number, sub_number
 
 
+class DropTarget(AsyncExitStack):
+    """Nowhere: each letter counts as replayed."""
+
+    async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
+        """None fails."""
+        return {}
+
+
 async def replayed(
-    letters: DeadLetters, target: HandlerTarget | StreamTarget
+    letters: DeadLetters, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str] = ()
 ) -> AsyncIterator[tuple[int, list[tuple[DeadLetter, str]]]]:
-    """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason."""
+    """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason.
+
+    `only`: those with these numbers; empty: all. The others are kept; in a stream they go to its tip.
+    """
     async for chunk in letters.chunks(is_replay=True):
-        reasons = await target.replay(chunk)
-        failed = [letter for letter in chunk if letter.key in reasons]
-        await letters.finish([letter for letter in chunk if letter.key not in reasons], failed)
-        yield len(chunk) - len(failed), [(letter, reasons[letter.key]) for letter in failed]
+        chosen = [letter for letter in chunk if not only or letter.number in only]
+        reasons = await target.replay(chosen) if chosen else {}
+        done = {letter.key for letter in chosen if letter.key not in reasons}
+        left = [letter for letter in chunk if letter.key not in done]
+        await letters.finish([letter for letter in chunk if letter.key in done], left)
+        yield len(done), [(letter, reasons[letter.key]) for letter in left if letter.key in reasons]
