@@ -140,8 +140,8 @@ def log_user_error(log: logging.Logger, error: BaseException, message: str, shar
 
 
 def was_logged(error: BaseException) -> bool:
-    """Whether `log_user_error` has logged it."""
-    return hasattr(error, _LOGGED)
+    """Whether `log_user_error` has logged it, or what led to it."""
+    return any(hasattr(each, _LOGGED) for each in causes_of(error))
 
 
 def for_log(error: BaseException) -> BaseException | None:
