@@ -9,7 +9,7 @@ from typing import Protocol
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
@@ -148,7 +148,15 @@ class ShardConsumer:
     Owns nothing but the run: positions and queues belong to the fetcher, behind the ShardOutput port.
     """
 
-    def __init__(self, publisher: RecordPublisher, decorator: BatchDecorator, output: ShardOutput) -> None:
+    def __init__(
+        self,
+        publisher: RecordPublisher,
+        decorator: BatchDecorator,
+        output: ShardOutput,
+        deliveries: Deliveries | None = None,
+    ) -> None:
+        """`deliveries`: of a source without positions."""
+        self._deliveries = deliveries
         self._publisher = publisher
         self._decorator = decorator
         self._output = output
@@ -173,15 +181,21 @@ class ShardConsumer:
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         self._children = batch.child_shards or self._children
         position = batch.read_position
-        if len(batch):
+        if self._deliveries is not None:
+            self._deliveries.register(batch.records)
+        elif len(batch):
             self._check_position(batch)
         await self._decorator.prepare(batch)
         parts = self._decorator.parts(batch)
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
         while (part := next(parts, None)) is not None:
+            if self._deliveries is not None:
+                self._deliveries.decoded(part)
             putting = self._output.put(part)
             del part
             self._publisher.set_read_budget(await putting)
+        if self._deliveries is not None:
+            await self._deliveries.wait_for_room()
         return position
 
     def _check_position(self, batch: RecordBatch) -> None:
@@ -211,3 +225,16 @@ class ShardOutput(Protocol):
 
     def end(self, children: Sequence[Shard]) -> None:
         """The shard was read to its end; batches put before may not be emitted yet (S2)."""
+
+
+class Deliveries(Protocol):
+    """Knows what a receiver of a source without positions has delivered, until each record is acknowledged or given up."""
+
+    def register(self, records: Sequence[UserRecord]) -> None:
+        """These were received, with all parts of each."""
+
+    def decoded(self, part: RecordBatch) -> None:
+        """These are passed on; what no part has of the records was skipped (S7)."""
+
+    async def wait_for_room(self) -> None:
+        """All parts are passed on: wait until more may be received."""

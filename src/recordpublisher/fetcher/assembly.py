@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.shards import Shard
 
-from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
+from .checkpointer import (
+    ACKNOWLEDGING_INTERVAL_MS,
+    AcknowledgingCheckpointer,
+    Checkpointer,
+    SnapshotCheckpointer,
+    Snapshotter,
+)
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -20,6 +26,7 @@ from .monitoring.status_log import StatusLogger
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
+from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
@@ -68,7 +75,9 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         job = replace(job, tracker=GroupTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
-    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
+    has_positions = job.factory.visibility_seconds is None
+    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms if has_positions else ACKNOWLEDGING_INTERVAL_MS)
+    acknowledgements = None if has_positions else _acknowledgements_of(job, scheduler)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
     suspension = SuspensionDetector(clock, on_resume)
@@ -85,10 +94,11 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         intake,
         clock,
         suspension,
-        settings.emit_interval_ms,
+        settings.emit_interval_ms if has_positions else None,
         dead_letters.handle_undeserialized,
         may_write_now,
         job.traced,
+        acknowledgements,
     )
     readers = ReadTasks(
         job.factory,
@@ -99,6 +109,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         tracker.final_watermark,
         gaps,
         on_reader_failed,
+        acknowledgements,
     )
     shards = ShardLifecycle(
         job,
@@ -120,8 +131,12 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     if group is None:
         owned = OwnedShards(table, job.discovery, missing, job.is_ours, clock)
         ownership = FixedOwnership(job, table, owned, shards, missing, scheduler.request)
-        snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
-        checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
+        snapshotter = Snapshotter(job, table if has_positions else ShardTable(), lambda: owned.kept_states)
+        checkpointer = (
+            SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
+            if acknowledgements is None
+            else AcknowledgingCheckpointer(job, snapshotter, table, emitter, dead_letters, acknowledgements)
+        )
     else:
         from .elastic.group_entry import job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
@@ -150,6 +165,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 traced=job.traced,
                 is_elastic=group is not None,
                 value_type=job.value_type,
+                done=None if acknowledgements is None else acknowledgements.done,
             ),
             completion=completion,
             scheduler=scheduler,
@@ -159,6 +175,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
+            acknowledgements=acknowledgements,
             status_logger=StatusLogger(job.subtask, table, alignment, emitter.local_watermark, tracker, clock),
             view=SubtaskView(
                 table,
@@ -175,3 +192,9 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
             ),
         )
     )
+
+
+def _acknowledgements_of(job: FetcherDependencies, scheduler: CheckpointScheduler) -> Acknowledgements:
+    seconds = job.factory.visibility_seconds
+    assert seconds is not None
+    return Acknowledgements(seconds, job.clock, job.sink.tells_done, scheduler.request)

@@ -1,9 +1,9 @@
-"""Checkpointer: when the positions of a fetcher are stored, and where. SnapshotCheckpointer: as the snapshot of a subtask."""
+"""Checkpointer: when a fetcher takes checkpoints, and of what: SnapshotCheckpointer of positions, AcknowledgingCheckpointer without any."""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
 from .dependencies import FetcherDependencies
+from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_state import ShardState
@@ -20,6 +21,8 @@ from .sink import Checkpoint, State
 from .startup import OpenedJob
 
 log = logging.getLogger("recordpublisher.fetcher")
+ACKNOWLEDGING_INTERVAL_MS = 1_000
+"""Between two checkpoints of a source without positions."""
 LAST_PAUSE_SECONDS = 1.0
 """Between two checkpoints of a run that has ended, while the sink works on what it was given."""
 LAST_PROGRESS_SECONDS = 60.0
@@ -156,4 +159,54 @@ class SnapshotCheckpointer(Checkpointer):
             state = state if confirmed is None else dict(confirmed)
         if self._job.checkpoints is not None:
             await self._job.checkpoints.store(state)
+        return state
+
+
+class AcknowledgingCheckpointer(Checkpointer):
+    """Stores nothing: the source keeps what is not acknowledged. One checkpoint is taken at a time.
+
+    A sink that tells when each record is done is not waited for: a handler that takes long would hold up all records.
+    """
+
+    def __init__(
+        self,
+        job: FetcherDependencies,
+        snapshotter: Snapshotter,
+        table: ShardTable,
+        emitter: Emitter,
+        dead_letters: DeadLetterHandler,
+        acknowledgements: Acknowledgements,
+    ) -> None:
+        """`snapshotter`: of no shards."""
+        self._job = job
+        self._snapshotter = snapshotter
+        self._table = table
+        self._emitter = emitter
+        self._dead_letters = dead_letters
+        self._acknowledgements = acknowledgements
+        self._lock = asyncio.Lock()
+        self.times = CheckpointTimes(job.clock)
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """Flush the sink: everything written is durable, and done."""
+        return await self._checkpoint(may_be_partial=False)
+
+    async def take_periodic(self) -> None:
+        """Flush the sink; one that tells when records are done may return before."""
+        await self._checkpoint(may_be_partial=self._job.sink.tells_done)
+
+    async def take_last(self, *, is_stopped: bool) -> None:
+        """Flush the sink; with `is_stopped` it drops what it has not begun, which is then released."""
+        stopped = [entry.key for entry in self._table] if is_stopped else ()
+        await self._checkpoint(may_be_partial=False, stopped=stopped, is_last=True)
+
+    async def _checkpoint(
+        self, may_be_partial: bool, stopped: Collection[str] = (), is_last: bool = False
+    ) -> dict[str, Any]:
+        async with self._lock, self._emitter.between_writes():
+            with self.times.measured():
+                state = self._snapshotter.snapshot()
+                await self._dead_letters.flush()
+                await self._job.sink.flush(Checkpoint(state, may_be_partial, stopped, is_last))
+                self._acknowledgements.confirm_written()
         return state

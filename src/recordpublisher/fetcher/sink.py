@@ -103,6 +103,8 @@ class SinkContext:
     - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
       no `flush`: `Sink.worker_positions` commits.
     - `value_type`: the type of the values (`deserializer=Order`); None: they have none, or it is not known.
+    - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a source without positions, which is
+      acknowledged then. `shard` is the `Shard.key`. None: the source has positions.
     """
 
     subtask: int = 0
@@ -117,6 +119,7 @@ class SinkContext:
     traced: Traced = field(default=untraced, compare=False)
     is_elastic: bool = False
     value_type: Any = None
+    done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
     async def reject_all(self, rejected: Rejected, is_logged: bool = False) -> None:
         """Report records as `reject` does. `is_logged`: the sink has logged them, with what their user's code raised."""
@@ -169,6 +172,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     traces_writes: ClassVar[bool] = True
     """Whether the job puts a span around each write; False for a sink that only queues batches."""
+    tells_done: ClassVar[bool] = False
+    """Whether it calls `SinkContext.done` for each record. If not, the records of a source without positions are acknowledged after the
+    `flush` that follows their `write`."""
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`."""

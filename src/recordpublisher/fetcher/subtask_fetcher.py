@@ -1,6 +1,7 @@
 """SubtaskFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
 from .ownership.shard_ownership import ShardOwnership
+from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.retention_gaps import RetentionGaps
@@ -42,6 +44,7 @@ class FetcherParts:
     checkpointer: Checkpointer
     dead_letters: DeadLetterHandler
     gaps: RetentionGaps
+    acknowledgements: Acknowledgements | None
     status_logger: StatusLogger
     view: SubtaskView
 
@@ -86,9 +89,11 @@ class SubtaskFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
-        error = None
+        error, acknowledgements = None, self._parts.acknowledgements
+        running = nullcontext() if acknowledgements is None else acknowledgements.running(self._completion.start_task)
         try:
-            return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
+            async with running:
+                return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
         except Exception as raised:
             error = raised
             raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .errors import RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
-from .records import RecordBatch
+from .records import RecordBatch, UserRecord
 from .shard_metrics import ShardMetrics
 from .shards import Shard
 from .user_code import AsyncPort
@@ -71,6 +71,20 @@ class RecordPublisher(AsyncPort, ABC):
                 observer.on_completed()
         return result
 
+    async def acknowledge(self, records: Sequence[UserRecord]) -> None:
+        """Of a source without positions (`RecordPublisherFactory.visibility_seconds`): these records are safe, and done with.
+
+        Each comes once, in any order, without its data; one whose parts have the same sequence number comes once when all are done. One
+        that the source does not know any more is no error. Raises: TransientError, RetriesExhaustedError or a foreign error: counted, and
+        the records come again; any other RecordPublisherError ends the job.
+        """
+
+    async def prolong(self, records: Sequence[UserRecord]) -> None:
+        """These are still worked on: keep them from others for `visibility_seconds` from now. Raises: as `acknowledge`."""
+
+    async def release(self, records: Sequence[UserRecord]) -> None:
+        """These are given up: let others have them now. Raises: as `acknowledge`; what fails is visible again after its time."""
+
     def set_read_budget(self, held_bytes: int) -> None:
         """Set how many bytes, as held in memory, the next batch may bring (P6). A hint, given before each read. Default: ignored."""
 
@@ -94,6 +108,9 @@ class RecordPublisher(AsyncPort, ABC):
 class RecordPublisherFactory(AsyncPort, ABC):
     """Makes the publishers of one job. Owns what they share: clients, registrations. Built as `Factory(properties)`."""
 
+    visibility_seconds: float | None = None
+    """Set, on the class, by a source without positions, such as a queue: a record that is not acknowledged comes again after so long. Its
+    batches have no `read_position`; all parts of a record come in one batch. `run` must not leave a call cut off that takes records."""
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 

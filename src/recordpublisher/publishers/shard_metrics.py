@@ -48,6 +48,12 @@ class ShardMetrics:
     """Counter: records written to the dead-letter sink (S7)."""
     future_event_times: int = 0
     """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
+    unacknowledged: int = 0
+    """Gauge: records that were received of a source without positions, and are neither acknowledged nor given up."""
+    failed_acknowledgements: int = 0
+    """Counter: records whose acknowledgement, or longer or shorter visibility, failed: they come again."""
+    duplicates: int = 0
+    """Counter: records that were received again."""
     last_failure: Exception | None = None
     """The error of the last call, while it is tried again; None after a successful read."""
     subscribed: int = 0

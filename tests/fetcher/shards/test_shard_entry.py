@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.errors import ImpossibleStateError
 from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 
 from fakes.shard_entries import Notices, entry, marker, watermarked
 
@@ -158,3 +159,13 @@ def test_a_marker_behind_records_and_records_behind_a_marker_stay():  # F6
         assert one.reading.queue.push(batch) == 0
 
     assert len(one.reading.queue) == 4
+
+
+def test_dead_letters_without_other_records_are_kept_while_a_sink_stalls():  # S7
+    one = entry()
+    poisoned = PoisonedRecord(0, UserRecord(b"{", "1"), "no JSON")
+    first, second = replace(marker("7"), poisoned=(poisoned,)), replace(marker("8"), poisoned=(poisoned,))
+    one.reading.queue.push(first)
+    one.reading.queue.push(second)
+
+    assert [one.take(0)[0] for _ in range(2)] == [first, second]

@@ -188,6 +188,15 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (
     _counted(
         "deadLetters", "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     ),
+    Metric(
+        "unacknowledged",
+        GAUGE,
+        "records",
+        "received from a queue, and neither acknowledged nor given up; 0 where the source has positions",
+        lambda view: view.entry.metrics.unacknowledged,
+    ),
+    _counted("failedAcknowledgements", "records", "not acknowledged, or not kept from others: they come again"),
+    _counted("duplicates", "records", "received again from a queue, of those that are remembered"),
     _counted("futureEventTimes", "records", "with an event time too far ahead of their arrival to move the watermark"),
     Metric(
         "subscribed",

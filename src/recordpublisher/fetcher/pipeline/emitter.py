@@ -15,6 +15,7 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks.alignment import Alignment
 from ..watermarks.local_watermark import LocalWatermark
+from .acknowledgements import Acknowledgements
 from .bounds import Bounds, EndReason
 from .read_intake import ReadIntake
 from .suspension import SuspensionDetector
@@ -39,12 +40,17 @@ class Emitter:
         intake: ReadIntake,
         clock: Clock,
         suspension: SuspensionDetector,
-        emit_interval_ms: int,
+        emit_interval_ms: int | None,
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
         may_write_now: Callable[[], bool] = always,
         traced: Traced = untraced,
+        acknowledgements: Acknowledgements | None = None,
     ) -> None:
-        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4)."""
+        """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4).
+
+        `emit_interval_ms`: None, and `acknowledgements`: of a source without positions, which has no watermarks.
+        """
+        self._acknowledgements = acknowledgements
         self._sink = sink
         write: RecordsCall = lambda batch: sink.write(batch)  # noqa: E731, PLW0108 - a sink may set its `write` when it is opened
         self._write_to_sink = traced(write) if sink.traces_writes else write
@@ -52,7 +58,7 @@ class Emitter:
         self._intake = intake
         self._clock = clock
         self._suspension = suspension
-        self._emit_interval = emit_interval_ms / 1000
+        self._emit_interval = None if emit_interval_ms is None else emit_interval_ms / 1000
         self._handle_undeserialized = handle_undeserialized
         self._may_write_now = may_write_now
         self._run = TerminationCondition(Bounds())
@@ -170,6 +176,8 @@ class Emitter:
         3. The shard went away while the batch waited or was written: it only gives its memory back (P6).
         """
         batch, freed = entry.take(count)
+        if self._acknowledgements is not None:
+            batch = self._acknowledgements.still_held(batch)
         if len(batch) or batch.poisoned:
             async with self._sink_lock:
                 is_emitted = await self._may_write(entry) and await self._write(entry, batch)
@@ -201,6 +209,8 @@ class Emitter:
                 _tell_user_error(error, batch)
                 raise
             self.records_in_write = 0
+        if self._acknowledgements is not None:
+            self._acknowledgements.written(batch)
         self.records += len(batch)
         if entry.is_removed:
             return False
@@ -220,7 +230,8 @@ class Emitter:
         self._turn_seconds = min(max(self._turn_began - yielded_at, MIN_TURN_SECONDS), MAX_TURN_SECONDS)
 
     async def _emit_watermark(self) -> None:
-        if self._clock.monotonic() - self._last_watermark_at < self._emit_interval:
+        interval = self._emit_interval
+        if interval is None or self._clock.monotonic() - self._last_watermark_at < interval:
             return
         self._last_watermark_at = self._clock.monotonic()
         # Decided while holding the lock: during a flush a shard may become active again, and a value from before would be too high (W1).

@@ -69,8 +69,7 @@ class ReadIntake:
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)
-        is_queued = len(batch) > 0 or batch.read_position is not None
-        self._budget.settle_read(entry, batch.held_bytes if is_queued else 0)
+        self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
         self._budget.release(entry.on_read(batch, at, self._idle_interval_ms))
         del batch  # frees its memory as soon as it is emitted (P6)
         if entry.reading.needs_no_more:

@@ -12,6 +12,7 @@ from recordpublisher.publishers.shards import Shard
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
+from .acknowledgements import Acknowledgements
 from .read_intake import ReadIntake
 from .retention_gaps import RetentionGaps
 
@@ -29,7 +30,10 @@ class ReadTasks:
         last_watermark: Callable[[str], int | None],
         gaps: RetentionGaps,
         on_failed: Callable[[ShardEntry, BaseException], None],
+        acknowledgements: Acknowledgements | None = None,
     ) -> None:
+        """`acknowledgements`: of a source without positions."""
+        self._acknowledgements = acknowledgements
         self._factory = factory
         self._table = table
         self._intake = intake
@@ -119,6 +123,9 @@ class ReadTasks:
         decorator = self._decorator_for(entry.shard, entry.metrics)
         if entry.state.watermark is not None:
             decorator.strategy.start_at(entry.state.watermark)
-        result = await ShardConsumer(publisher, decorator, self._intake.output_for(entry)).run()
+        deliveries = None
+        if self._acknowledgements is not None:
+            deliveries = self._acknowledgements.receiver(entry.key, publisher, entry.metrics)
+        result = await ShardConsumer(publisher, decorator, self._intake.output_for(entry), deliveries).run()
         if result is RunResult.CANCELLED:
             raise asyncio.CancelledError

@@ -92,8 +92,7 @@ class ShardEntry:
         """A read returned (ReadIntake). Returns the bytes that queueing the batch has freed."""
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.record(batch, at, idle_interval_ms)
-        is_queued = len(batch) > 0 or batch.read_position is not None
-        freed = self.reading.queue.push(batch) if is_queued else 0
+        freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
         self._listener.on_changed(self)
         return freed
 

@@ -42,10 +42,11 @@ class ShardQueue:
     def push(self, batch: RecordBatch) -> int:
         """Queue a batch at the end. Returns the bytes that this freed.
 
-        Of several batches without records in a row only the last is kept: while a sink stalls they would pile up without a bound (P6).
+        Of several batches without records in a row only the last is kept: while a sink stalls they would pile up without a bound (P6). One
+        with dead letters is kept.
         """
         freed = 0
-        if self._batches and not len(batch) and not len(self._batches[-1]):
+        if self._batches and not len(batch) and not len(self._batches[-1]) and not self._batches[-1].poisoned:
             freed = self._batches.pop().held_bytes
             self.bytes -= freed
         self._batches.append(batch)

@@ -15,11 +15,13 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store
 from ..host.manager import load_registry
 from ..lag.stored_positions import StoreOrGroupPositions
+from ..runtime.sources_without_positions import check_has_positions
 from ..stores.by_location import missing_folder
 
 
@@ -58,6 +60,8 @@ class JobPositions:
         """Raises: ConfigurationError when the job stores its positions nowhere."""
         self._registry = load_registry()
         properties.check()
+        name = properties.value(RECORD_PUBLISHER) or ""
+        check_has_positions(self._registry.publishers.get(name, RECORD_PUBLISHER.key), name, "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))

@@ -27,6 +27,7 @@ from recordpublisher.publishers.shards import Shard
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
+from .sources_without_positions import check_has_positions
 from .stream_lister import StreamLister
 
 NEVER = -1
@@ -50,6 +51,7 @@ class BoundedReader:
         made = registry.publishers.get(name, RECORD_PUBLISHER.key)
         self._clock = clock or SystemClock()
         check_bounded(properties)
+        check_has_positions(made, name, "to read from a position")
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation

@@ -56,6 +56,7 @@ from .arguments import (
 )
 from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer
 from .short_errors import SHORT_ERRORS
+from .sources_without_positions import check_without_positions
 from .stop_signals import STOP_SIGNALS
 from .stream_lister import StreamLister
 from .stream_names import StreamNames, StreamsArgument
@@ -123,6 +124,16 @@ class DataFetcher(Generic[V]):
         registry.import_chosen(given)  # plugins declare properties of their own
         given.check()
         publisher.check(given, list(names.given.values()))
+        self._has_positions = publisher.visibility_seconds is None
+        if not self._has_positions:
+            check_without_positions(
+                given,
+                restore=snapshots,
+                state_store=state_store,
+                timestamp_assigner=timestamp_assigner,
+                watermark_assigner=watermark_assigner,
+                streams=streams if callable(streams) else None,
+            )
         of_fetcher = FetcherSettings.of(given)
         sink = build_sink(registry, given) if sink is None else sink
         dead_letters = build_dead_letter_sink(registry, given)
@@ -228,6 +239,8 @@ class DataFetcher(Generic[V]):
         A further call continues where the last run ended. Raises: as `run`.
         """
         with SHORT_ERRORS:
+            if not self._has_positions:
+                check_without_positions(self.properties, until_event_time=until_event_time)
             bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
             try:
                 return await self._fetcher.run_bounded(bounds)

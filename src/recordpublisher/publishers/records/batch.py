@@ -108,6 +108,11 @@ class RecordBatch(Generic[V_co]):
             )
 
     @property
+    def is_empty_read(self) -> bool:
+        """Whether it brings nothing: no record, no poisoned one, no new position."""
+        return not len(self.records) and self.read_position is None and not self.poisoned
+
+    @property
     def stream(self) -> str:
         """The stream's name."""
         return self.shard.stream

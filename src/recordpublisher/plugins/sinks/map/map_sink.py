@@ -55,6 +55,7 @@ class MapSink(Sink[V]):
     """
 
     traces_writes = False
+    tells_done = True
 
     @overload
     def __init__(
@@ -145,6 +146,7 @@ class MapSink(Sink[V]):
         """Take the job's context. The workers start with the first records. Raises: ConfigurationError if it does not fit."""
         self._handler.check(context)
         self._context = context
+        self._outcomes.open(context.done)
         self._permission.open(context)
         self._running.open(context.traced)
 

@@ -59,6 +59,11 @@ class Outcomes:
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
         self._retry_timers: set[asyncio.TimerHandle] = set()
+        self._tell_done: Callable[[str, str], None] | None = None
+
+    def open(self, tell_done: Callable[[str, str], None] | None) -> None:
+        """From now on `tell_done` is called for each record that is done with (`SinkContext.done`)."""
+        self._tell_done = tell_done
 
     def metrics(self) -> dict[str, int]:
         """By the names of `MAP_SINK_METRICS`."""
@@ -89,6 +94,8 @@ class Outcomes:
         pending = item.pending
         self._counts["outstanding"] -= 1
         pending.count_handled(item.index)
+        if self._tell_done is not None and not item.is_dropped:
+            self._tell_done(pending.batch.shard.key, item.record.sequence_number)
         if not pending.remaining:
             self._counts["heldBytes"] -= pending.held_bytes
             pending.shard.drop_handled()

@@ -6,6 +6,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.sources_without_positions import check_has_positions
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -19,6 +20,7 @@ def check_job(options: SparkOptions) -> None:
     registry, properties = load_registry(), options.properties
     _warn_of_deregistration(options)
     publisher = registry.publishers.get(options.publisher, RECORD_PUBLISHER.key)
+    check_has_positions(publisher, options.publisher, "Spark, which reads each row exactly once,")
     publisher.check(properties, list(options.streams))
     initial_position(properties)
     FetcherSettings.of(properties)
