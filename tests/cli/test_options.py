@@ -3,14 +3,14 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.options import read_job_or_stream, read_properties
+from recordpublisher.cli.options import PropertyOptions, read_job_or_stream
 
 
 def test_options_override_pairs_and_pairs_the_file(tmp_path):
     job = tmp_path / "job.properties"
     job.write_text("aws.region=of-the-file\naws.endpoint=http://of-the-file\nflink.stream.initpos=LATEST\n")
 
-    found = read_properties(job, ["aws.region=of-a-pair", "aws.endpoint=http://of-a-pair"], region="of-an-option")
+    found = PropertyOptions(["aws.region=of-a-pair", "aws.endpoint=http://of-a-pair"], region="of-an-option").read(job)
 
     assert dict(found) == {
         "aws.region": "of-an-option",
@@ -20,7 +20,7 @@ def test_options_override_pairs_and_pairs_the_file(tmp_path):
 
 
 def test_a_profile_brings_its_credentials():
-    assert dict(read_properties(None, None, endpoint="http://there", profile="test")) == {
+    assert dict(PropertyOptions(endpoint="http://there", profile="test").read()) == {
         "aws.endpoint": "http://there",
         "aws.credentials.provider": "PROFILE",
         "aws.credentials.provider.profile.name": "test",
@@ -34,7 +34,7 @@ def test_a_file_without_a_property_is_no_properties_file(tmp_path):
     with pytest.raises(
         rp.ConfigurationError, match=r"orders.jsonl.*no property of this package.*order.*properties file"
     ):
-        read_properties(records, None)
+        PropertyOptions().read(records)
 
 
 PROGRAM = """
@@ -65,7 +65,7 @@ def program(tmp_path, monkeypatch):
 
 def test_the_job_of_a_program_is_known_by_its_fetcher_and_the_options_are_above_it(program):
     streams, found = read_job_or_stream(
-        "shop_of_options:job", None, ["aws.region=of-a-pair"], None, "http://there", None
+        "shop_of_options:job", None, PropertyOptions(["aws.region=of-a-pair"], endpoint="http://there")
     )
 
     assert streams == ["arn:aws:kinesis:eu-west-1:123456789012:stream/orders"]
@@ -77,11 +77,11 @@ def test_the_job_of_a_program_is_known_by_its_fetcher_and_the_options_are_above_
 
 
 def test_a_function_of_streams_and_a_folder_of_a_program_are_found_too(program):
-    assert read_properties("shop_of_options:in_a_folder", None)["flink.state.uri"] == "folder"
-    assert read_properties("shop_of_options:of_a_function", None)["flink.streams"] == "clicks,orders"
+    assert PropertyOptions().read("shop_of_options:in_a_folder")["flink.state.uri"] == "folder"
+    assert PropertyOptions().read("shop_of_options:of_a_function")["flink.streams"] == "clicks,orders"
 
 
 @pytest.mark.parametrize(("name", "valid"), [("in_memory", "flink.state.uri"), ("with_rows", "flink.sink")])
 def test_positions_that_only_an_object_of_the_program_knows_are_refused(program, name, valid):
     with pytest.raises(rp.ConfigurationError, match=f"valid: {valid}"):
-        read_properties(f"shop_of_options:{name}", None)
+        PropertyOptions().read(f"shop_of_options:{name}")

@@ -1,9 +1,13 @@
 """Options that several commands share: the job's properties, and how to reach the service."""
 
+import inspect
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,48 +66,83 @@ Job = Annotated[
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 
-def read_properties(
-    job: Path | str | None,
-    pairs: list[str] | None,
-    region: str | None = None,
-    endpoint: str | None = None,
-    profile: str | None = None,
-) -> Properties:
-    """Those of the job's file or program, overridden by the pairs and these by the options. Raises: ConfigurationError."""
-    options = {REGION.key: region, ENDPOINT.key: endpoint, PROFILE_NAME.key: profile}
-    if profile is not None:
-        options[CREDENTIALS_PROVIDER.key] = "PROFILE"
-    above = dict(_split(pair) for pair in pairs or ())
-    above |= {key: value for key, value in options.items() if value is not None}
-    if job is not None and is_python_job(str(job)):
-        from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
+@dataclass(frozen=True, slots=True)
+class PropertyOptions:
+    """What was given by `-p`, `--region`, `--endpoint` and `--profile`."""
 
-        search_current_folder()
-        return properties_of_program(str(job), above)
-    given = Properties() if job is None else Properties.from_file(job)
-    if given and not knows_any(given):
-        reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
-        raise ConfigurationError("file", str(job), "a Java properties file with the job's properties", reason=reason)
-    return given.merged(above)
+    pairs: list[str] | None = None
+    region: str | None = None
+    endpoint: str | None = None
+    profile: str | None = None
+
+    def read(self, job: Path | str | None = None) -> Properties:
+        """Those of the job's file or program, overridden by the pairs and these by the other options. Raises: ConfigurationError."""
+        options = {REGION.key: self.region, ENDPOINT.key: self.endpoint, PROFILE_NAME.key: self.profile}
+        if self.profile is not None:
+            options[CREDENTIALS_PROVIDER.key] = "PROFILE"
+        above = dict(_split(pair) for pair in self.pairs or ())
+        above |= {key: value for key, value in options.items() if value is not None}
+        if job is not None and is_python_job(str(job)):
+            from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
+
+            search_current_folder()
+            return properties_of_program(str(job), above)
+        given = Properties() if job is None else Properties.from_file(job)
+        if given and not knows_any(given):
+            reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
+            valid = "a Java properties file with the job's properties"
+            raise ConfigurationError("file", str(job), valid, reason=reason)
+        return given.merged(above)
 
 
-def read_job_or_stream(
-    given: str,
-    file: Path | None,
-    pairs: list[str] | None,
-    region: str | None,
-    endpoint: str | None,
-    profile: str | None,
-) -> tuple[list[str], Properties]:
+JobProperties = Annotated[Properties, "job"]
+"""A parameter of a command: the properties of a job's file, which is an argument, and of the options."""
+StreamProperties = Annotated[Properties, "stream"]
+"""The same for a command without a job: the file is the option `--properties`."""
+_OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
+
+
+def with_properties(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with options in place of its parameter `properties`, which is made of them: `JobProperties` or `StreamProperties`; or in
+    place of its parameter `options`, which are `PropertyOptions`."""
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    name = "properties" if "properties" in own else "options"
+    kind = own.pop(name).annotation
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        options = PropertyOptions(*(given.pop(option, None) for option in _OPTIONS))
+        if kind is PropertyOptions:
+            command(options=options, **given)
+        elif kind is JobProperties:
+            search_current_folder()  # for functions that the properties name
+            command(properties=options.read(given.pop("job")), **given)
+        else:
+            command(properties=options.read(given.pop("file")), **given)
+
+    others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    if kind is JobProperties:
+        others.insert(0, _parameter("job", Job, inspect.Parameter.empty))
+    added = {**_OPTIONS, "file": PropertiesFile} if kind is StreamProperties else _OPTIONS
+    options = [_parameter(option, annotation) for option, annotation in added.items()]
+    with_options.__signature__ = inspect.Signature([*others, *options])  # type: ignore[attr-defined]
+    return with_options
+
+
+def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) -> tuple[list[str], Properties]:
     """The streams of a job's file and its properties, or one stream and those of the options. Raises: ConfigurationError."""
     if not is_job(given):
-        return [given], read_properties(file, pairs, region, endpoint, profile)
+        return [given], options.read(file)
     if file is not None:
         raise ConfigurationError("--properties", str(file), "not together with a job's file")
     from recordpublisher.plugins.runtime.stream_names import streams_of  # brings the AWS SDK
 
     search_current_folder()  # for a function that the properties name
-    properties = read_properties(given, pairs, region, endpoint, profile)
+    properties = options.read(given)
     return streams_of(properties), properties
 
 

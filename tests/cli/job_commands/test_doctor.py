@@ -1,7 +1,6 @@
 """`recordpublisher doctor` as a command. What each check finds is tested in `tests/cli/doctor`."""
 
 import json
-from pathlib import Path
 
 import pytest
 import typer
@@ -89,7 +88,7 @@ def test_json_has_a_line_for_each_check_and_a_stream_may_stand_for_a_job(capsys,
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(typer.Exit):
-        doctor(Path("orders"), as_json=True, region="eu-west-1", endpoint="http://127.0.0.1:1")
+        doctor(job="orders", as_json=True, region="eu-west-1", endpoint="http://127.0.0.1:1")
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"name": "region", "verdict": "ok", "words": "eu-west-1"} in lines

@@ -10,7 +10,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
-from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import JobProperties, with_properties
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -20,15 +20,12 @@ HISTORY_INTERVAL_SECONDS = 30.0
 """The same while no page is open, for the charts of one that is opened later."""
 
 
+@with_properties
 def dashboard(
-    job: Job,
-    pairs: Pairs = None,
+    properties: JobProperties,
     port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=65_535, help="Listen on this port; 0 takes a free one.")
     ] = PORT,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
 
@@ -38,8 +35,6 @@ def dashboard(
 
     Example: recordpublisher dashboard job.properties --port 0
     """
-    search_current_folder()
-    properties = read_properties(job, pairs, region, endpoint, profile)
     with arguments_as_options("port"):
         run_until_signal(_serve(properties, port))
 

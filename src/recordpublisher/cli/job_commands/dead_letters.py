@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, run_until_signal, subcommands
-from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import JobProperties, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
@@ -36,19 +36,15 @@ class Target(StrEnum):
 
 
 @dead_letters.command("list")
+@with_properties
 def list_letters(
-    job: Job,
+    properties: JobProperties,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
 
     Example: recordpublisher dead-letters list job.properties
     """
-    properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def first() -> list[DeadLetter]:
         found: list[DeadLetter] = []
@@ -64,19 +60,15 @@ def list_letters(
 
 
 @dead_letters.command("show")
+@with_properties
 def show(
-    job: Job,
+    properties: JobProperties,
     number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Show a letter as JSON, with its payload: as text, or as base64 if it is none.
 
     Example: recordpublisher dead-letters show job.properties 49590338271490256608559692538361571095921575989136588898
     """
-    properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def find() -> list[DeadLetter]:
         async with _letters(properties) as letters:
@@ -98,18 +90,15 @@ def show(
 
 
 @dead_letters.command("replay")
+@with_properties
 def replay(
-    job: Job,
+    properties: JobProperties,
     to: Annotated[
         Target, typer.Option("--to", help="The function of flink.sink=map, or the stream that each came from.")
     ] = Target.HANDLER,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this letter; may be repeated.")
     ] = None,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Replay every letter once, and keep what fails again. Exits with 1 if something did.
 
@@ -118,8 +107,6 @@ def replay(
 
     Example: recordpublisher dead-letters replay job.properties --to stream
     """
-    search_current_folder()  # for the handler
-    properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def run() -> int:
         from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget
@@ -134,21 +121,17 @@ def replay(
 
 
 @dead_letters.command("drop")
+@with_properties
 def drop(
-    job: Job,
+    properties: JobProperties,
     numbers: Annotated[
         list[str], typer.Argument(metavar="SEQUENCE...", help="Sequence numbers, as `list` shows them.")
     ],
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Remove letters for good.
 
     Example: recordpublisher dead-letters drop job.properties 49590338271490256608559692538361571095921575989136588898
     """
-    properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def run() -> None:
         from recordpublisher.plugins.redrive.replay import DropTarget

@@ -16,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 
 from ..execution import FAILED, run_to_end
-from ..options import Endpoint, Pairs, Profile, Region, is_job, is_python_job, read_properties, search_current_folder
+from ..options import PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
 from ..output import Printable, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ..doctor.streams import Use
 
 
+@with_properties
 def doctor(
+    options: PropertyOptions,
     job: Annotated[
         str | None,
         typer.Argument(metavar="JOB.properties|MODULE:NAME|STREAM", help="The job, or as --stream."),
@@ -36,10 +38,6 @@ def doctor(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each check.")] = False,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 
@@ -63,7 +61,7 @@ def doctor(
     if (job is None) != bool(streams):
         raise ConfigurationError("--stream", streams and streams[0], "either a job's properties, or --stream")
     search_current_folder()  # as `run` does, for the functions that the properties name
-    properties = read_properties(job, pairs, region, endpoint, profile)
+    properties = options.read(job)
     if job is not None and is_spark_job(properties):
         findings = run_to_end(examined_spark_job(properties, use_of))
     else:

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import STA
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_until_signal, subcommands
-from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties
+from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
@@ -29,21 +29,18 @@ STILL_THERE = 1
 
 
 @group.command("show")
+@with_properties
 def show(
-    job: Job,
+    properties: JobProperties,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")
     ] = False,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Show the workers of a group, their shards and loads, and which shards are moving. It reads the group's store, and writes nothing.
 
     Example: recordpublisher group show job.properties -p flink.state.uri=group
     """
-    status = run_until_signal(_status(read_properties(job, pairs, region, endpoint, profile)))
+    status = run_until_signal(_status(properties))
     if status is None:
         return
     if as_json:
@@ -56,8 +53,9 @@ def show(
 
 
 @group.command("drain")
+@with_properties
 def drain_worker(
-    job: Job,
+    properties: JobProperties,
     worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name, as `group show` has it.")],
     force: Annotated[
         bool,
@@ -68,10 +66,6 @@ def drain_worker(
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait until it has left; 0: not at all.")
     ] = 60.0,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
 
@@ -81,8 +75,6 @@ def drain_worker(
     Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
     """
     from recordpublisher.plugins.groups import draining
-
-    properties = read_properties(job, pairs, region, endpoint, profile)
 
     async def run() -> bool:
         async with _opened(properties) as documents:

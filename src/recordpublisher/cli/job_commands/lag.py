@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import CHE
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
-from ..options import Endpoint, JobOrStream, Pairs, Profile, PropertiesFile, Region, is_job, read_job_or_stream
+from ..options import JobOrStream, PropertiesFile, PropertyOptions, is_job, read_job_or_stream, with_properties
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
 from .job_probes import positions_of, probes_opened
 from .watch import print_tables, watch
@@ -25,9 +25,10 @@ GROUP_HEAD = ("SHARD", "WORKER", *HEAD[2:])
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
 
 
+@with_properties
 def lag(
     job_or_stream: JobOrStream,
-    pairs: Pairs = None,
+    options: PropertyOptions,
     file: PropertiesFile = None,
     state: Annotated[
         str | None,
@@ -58,9 +59,6 @@ def lag(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 
@@ -80,7 +78,7 @@ def lag(
     is_watching = watch_shards or interval is not None
     if (is_watching or live is not None) and (check or as_json):
         raise ConfigurationError("--check" if check else "--json", True, "without --watch and --live")
-    streams, properties = read_job_or_stream(job_or_stream, file, pairs, region, endpoint, profile)
+    streams, properties = read_job_or_stream(job_or_stream, file, options)
     if state is not None:
         properties = properties.merged({STATE_URI.key: state})
     tells = file is not None or is_job(job_or_stream)

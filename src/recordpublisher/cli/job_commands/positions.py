@@ -15,7 +15,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import run_to_end, run_until_signal, subcommands
-from ..options import Endpoint, Job, Pairs, Profile, Region, read_properties, search_current_folder
+from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
@@ -41,19 +41,16 @@ KCL, FILE = "kcl:TABLE", "file:PATH"
 
 
 @positions.command("show")
+@with_properties
 def show(
-    job: Job,
+    properties: JobProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet) and its state store. The job may be running.
 
     Example: recordpublisher positions show job.properties -p flink.state.uri=state
     """
-    states = run_to_end(stored_states(read_properties(job, pairs, region, endpoint, profile)))
+    states = run_to_end(stored_states(properties))
     if as_json:
         echo(joined(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
     else:
@@ -62,8 +59,9 @@ def show(
 
 
 @positions.command("import")
+@with_properties
 def import_positions(
-    job: Job,
+    properties: JobProperties,
     source: Annotated[
         str,
         typer.Option(
@@ -77,17 +75,11 @@ def import_positions(
         bool, typer.Option("--force", help="Also beside a living worker, and over positions that the job has.")
     ] = False,
     watch: Watch = 20.0,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Let a job go on after the checkpoints of the KCL, or the positions of another job: nothing is read twice or skipped. Stop it first.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
-    search_current_folder()  # for a function of streams or of the sink
-    properties = read_properties(job, pairs, region, endpoint, profile)
     scheme, place = _place_of(source, "--from", (KCL, FILE))
 
     async def move() -> None:
@@ -108,8 +100,9 @@ def import_positions(
 
 
 @positions.command("export")
+@with_properties
 def export_positions(
-    job: Job,
+    properties: JobProperties,
     target: Annotated[
         str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
     ],
@@ -118,10 +111,6 @@ def export_positions(
         bool, typer.Option("--force", help="Also beside a living worker or job, and over rows that are ahead.")
     ] = False,
     watch: Watch = 20.0,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 
@@ -129,8 +118,6 @@ def export_positions(
     """
     from recordpublisher.plugins.positions.kcl_export import NOT_HELD
 
-    search_current_folder()  # for a function of streams or of the sink
-    properties = read_properties(job, pairs, region, endpoint, profile)
     _, table_name = _place_of(target, "--to", (KCL,))
 
     async def move() -> None:
@@ -147,8 +134,9 @@ def export_positions(
 
 
 @positions.command("reset")
+@with_properties
 def reset_positions(
-    job: Job,
+    properties: JobProperties,
     to: Annotated[
         str,
         typer.Option(
@@ -161,10 +149,6 @@ def reset_positions(
     apply: Annotated[
         bool, typer.Option("--apply/--dry-run", help="Write. Without it the command shows what it would write.")
     ] = False,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Let a job go on from a time, the oldest record or the tip, instead of where it stopped. Stop it first: one that runs is fenced off.
 
@@ -172,8 +156,6 @@ def reset_positions(
     """
     from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 
-    search_current_folder()  # for a function of streams or of the sink
-    properties = read_properties(job, pairs, region, endpoint, profile)
     start = place_named(to)
 
     async def move() -> None:

@@ -27,14 +27,11 @@ from recordpublisher.publishers.user_code import for_log, was_logged
 from ..execution import arguments_as_options, one_line
 from ..logs import TextLines, given_log_options, logs_json
 from ..options import (
-    Endpoint,
     Job,
-    Pairs,
-    Profile,
-    Region,
+    PropertyOptions,
     is_python_job,
-    read_properties,
     search_current_folder,
+    with_properties,
 )
 from .reload import run_reloading
 
@@ -42,13 +39,11 @@ log = logging.getLogger("recordpublisher.run")
 _LIVE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 
 
+@with_properties
 def run(
     context: typer.Context,
     job: Job,
-    pairs: Pairs = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
+    options: PropertyOptions,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks; more than one run as processes.")] = 1,
     elastic: Annotated[
         bool,
@@ -102,7 +97,6 @@ def run(
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.
 
-
     Example: recordpublisher run job.properties
     """
     if reload:
@@ -118,7 +112,7 @@ def run(
             _run_as_subtask(subtask, parallelism, supervised, metrics_folder)
         else:
             is_program = is_python_job(job)
-            properties = read_properties(None if is_program else Path(job), pairs, region, endpoint, profile)
+            properties = options.read(None if is_program else Path(job))
             if is_program:
                 _refuse_subtasks(job, parallelism, subtask)
 
@@ -127,12 +121,12 @@ def run(
                     given = given.merged({STATE_URI.key: default_state})
                 return with_outage_retries(_with_assignment(given, elastic, parallelism))
 
-            options = given_log_options(context)
+            log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             if is_program:
                 asyncio.run(_run_program(job, lambda own: changed(own.merged(dict(properties))), console, exporters))
             else:
-                asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, options, console, exporters))
+                asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, log_options, console, exporters))
     except Exception as error:
         if isinstance(error, (RecordPublisherError, ImportError, OSError)) or context.obj["debug"]:
             raise

@@ -12,7 +12,7 @@ from recordpublisher.publishers.errors import ConsumerError
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME, REGISTRATION
 
 from ..execution import ask_service, call_service, subcommands
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
+from ..options import StreamName, StreamProperties, with_properties
 from ..output import echo, json_text, table
 
 if TYPE_CHECKING:
@@ -26,14 +26,11 @@ Name = Annotated[str, typer.Argument(help="The consumer's name.", metavar="NAME"
 
 
 @consumers.command("list")
+@with_properties
 def list_consumers(
     stream: StreamName,
+    properties: StreamProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each consumer.")] = False,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """List the consumers that are registered with a stream.
 
@@ -43,7 +40,7 @@ def list_consumers(
     async def ask(service: ManagementClient) -> list[ConsumerDescription]:
         return await service.list_consumers(await service.stream_arn(stream))
 
-    found = ask_service(read_properties(file, pairs, region, endpoint, profile), ask, stream)
+    found = ask_service(properties, ask, stream)
     if not as_json:
         echo(table(("CONSUMER", "STATUS", "ARN"), [(each.name, each.status, each.arn) for each in found]))
         return
@@ -52,20 +49,16 @@ def list_consumers(
 
 
 @consumers.command("register")
+@with_properties
 def register(
     stream: StreamName,
+    properties: StreamProperties,
     name: Name,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Register a consumer, unless it is, and print its ARN when it is ACTIVE. AWS charges for it until it is deregistered.
 
     Example: recordpublisher consumers register orders billing
     """
-    properties = read_properties(file, pairs, region, endpoint, profile)
 
     async def change(service: ManagementClient) -> str:
         # imported here, since it imports the AWS SDK, which other commands do without
@@ -80,14 +73,11 @@ def register(
 
 
 @consumers.command("deregister")
+@with_properties
 def deregister(
     stream: StreamName,
+    properties: StreamProperties,
     name: Name,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Deregister a consumer. Jobs that read with it lose it.
 
@@ -100,4 +90,4 @@ def deregister(
             raise ConsumerError(f"{stream} has no consumer '{name}'; its consumers: {', '.join(registered) or 'none'}")
         await service.deregister_consumer(registered[name])
 
-    call_service(read_properties(file, pairs, region, endpoint, profile), change, stream)
+    call_service(properties, change, stream)

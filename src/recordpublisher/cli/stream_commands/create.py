@@ -11,25 +11,22 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 
 from ..execution import call_service
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, Wait, read_properties
+from ..options import StreamProperties, Wait, with_properties
 from ..output import echo
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
 
 
+@with_properties
 def create(
+    properties: StreamProperties,
     name: Annotated[str, typer.Argument(help="The name of the new stream.", metavar="STREAM")],
     shards: Annotated[int | None, typer.Option(min=1, help="So many shards, in provisioned mode.")] = None,
     on_demand: Annotated[
         bool, typer.Option("--on-demand", help="On-demand mode: the service decides how many shards.")
     ] = False,
     wait: Wait = True,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Create a stream, and print its ARN when it is ACTIVE.
 
@@ -39,7 +36,6 @@ def create(
     """
     if (shards is not None) == on_demand:
         raise ConfigurationError("--shards", shards, "a number of shards, or --on-demand in its place")
-    properties = read_properties(file, pairs, region, endpoint, profile)
     retries = DESCRIBE_STREAM_RETRIES.policy(properties)
 
     async def make(service: ManagementClient) -> str:

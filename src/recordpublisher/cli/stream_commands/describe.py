@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..execution import ask_service
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
+from ..options import StreamName, StreamProperties, with_properties
 from ..output import aligned, echo, joined, json_text, time_text
 from ..shard_tree import shard_tree
 
@@ -16,14 +16,11 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import StreamDescription
 
 
+@with_properties
 def describe(
     stream: StreamName,
+    properties: StreamProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object; hash keys are text.")] = False,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Show a stream: settings, limits, consumers, and its shards as a tree of parents and children.
 
@@ -31,7 +28,6 @@ def describe(
 
     Example: recordpublisher describe orders
     """
-    properties = read_properties(file, pairs, region, endpoint, profile)
     described = ask_service(properties, lambda service: service.describe(stream), stream)
     echo(json_text(as_fields(described)) if as_json else as_text(described))
 

@@ -8,26 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..execution import ask_service
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, read_properties
+from ..options import StreamProperties, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ListedStream
 
 
+@with_properties
 def list_streams(
+    properties: StreamProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each stream.")] = False,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """List the streams of the account in a region.
 
     Example: recordpublisher list --region eu-west-1
     """
-    properties = read_properties(file, pairs, region, endpoint, profile)
     streams = ask_service(properties, lambda service: service.listed_streams())
     if not as_json:
         echo(as_table(streams))

@@ -23,7 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..execution import FAILED, print_error, print_note, run_until_signal
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, read_properties
+from ..options import StreamName, StreamProperties, with_properties
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.sinks.kinesis.kinesis_sink import KinesisSink
@@ -100,8 +100,10 @@ PROGRESS_SECONDS = 10.0
 SHOWN_BYTES = 80
 
 
+@with_properties
 def put(
     stream: StreamName,
+    properties: StreamProperties,
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="Files; `-` or none: standard input.")
     ] = None,
@@ -113,11 +115,6 @@ def put(
     aggregate: Annotated[
         bool, typer.Option("--aggregate", help="Put KPL aggregates: many lines in one Kinesis record.")
     ] = False,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Put each line of files or of standard input into a stream; empty lines are left out.
 
@@ -130,7 +127,6 @@ def put(
     """
     if key is not None and key_field is not None:
         raise ConfigurationError("--key-field", key_field, "without --key", reason="both are the partition key")
-    properties = read_properties(file, pairs, region, endpoint, profile)
     if aggregate:
         properties = properties.merged({AGGREGATION_ENABLED.key: "true"})
     putting = Putting(partition_key(key, key_field), rate)

@@ -14,7 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard, hash_key_from
 
 from ..execution import call_service
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamName, Wait, read_properties
+from ..options import StreamName, StreamProperties, Wait, with_properties
 from ..output import echo
 from ..shard_tree import known_shard
 
@@ -22,25 +22,21 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management.client import ManagementClient
 
 
+@with_properties
 def split(
     stream: StreamName,
+    properties: StreamProperties,
     shard_id: Annotated[str, typer.Argument(help="An open shard.", metavar="SHARD")],
     at: Annotated[
         str | None,
         typer.Option(metavar="HASHKEY", help="Where the second child begins; default: the middle of the hash range."),
     ] = None,
     wait: Wait = True,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Split a shard in two, and print the ids of its children when the stream is ACTIVE again.
 
     Example: recordpublisher split orders shardId-000000000000
     """
-    properties = read_properties(file, pairs, region, endpoint, profile)
     hash_key = None if at is None else hash_key_from(at)
     if at is not None and hash_key is None:
         raise ConfigurationError("--at", at, "a decimal number from 0 to 2^128 - 1")
@@ -59,24 +55,20 @@ def split(
         echo(child)
 
 
+@with_properties
 def merge(
     stream: StreamName,
+    properties: StreamProperties,
     shard_id: Annotated[str, typer.Argument(help="An open shard.", metavar="SHARD")],
     other_id: Annotated[
         str, typer.Argument(help="The open shard before or after it, by hash keys.", metavar="OTHER-SHARD")
     ],
     wait: Wait = True,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Merge two shards with adjacent hash ranges, and print the id of their child when the stream is ACTIVE again.
 
     Example: recordpublisher merge orders shardId-000000000000 shardId-000000000001
     """
-    properties = read_properties(file, pairs, region, endpoint, profile)
 
     async def change(service: ManagementClient) -> list[str]:
         listed = await service.list_shards(stream)

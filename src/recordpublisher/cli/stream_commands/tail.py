@@ -23,7 +23,7 @@ from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal
-from ..options import Endpoint, Pairs, Profile, PropertiesFile, Region, StreamNames, read_properties
+from ..options import StreamNames, StreamProperties, with_properties
 from ..printed_records import RecordReading, is_chosen, pattern
 from ..record_files import RecordFile, RecordFormat, record_file
 
@@ -32,8 +32,10 @@ _FROM = "TRIM_HORIZON, LATEST, a time (2026-11-22T06:00:00Z or epoch seconds), o
 _UNTIL = "Stop at records from this time on (by default their arrival) or at the tip; so without --follow."
 
 
+@with_properties
 def tail(
     streams: StreamNames,
+    properties: StreamProperties,
     start: Annotated[str | None, typer.Option("--from", metavar="START", help=_FROM)] = None,
     since: Annotated[str | None, typer.Option(metavar="AGE", help="Start this long ago: 30s, 10m, 2h, 1d.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help=_UNTIL)] = None,
@@ -56,11 +58,6 @@ def tail(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to standard output.")
     ] = None,
-    pairs: Pairs = None,
-    file: PropertiesFile = None,
-    region: Region = None,
-    endpoint: Endpoint = None,
-    profile: Profile = None,
 ) -> None:
     """Print the records of streams as JSON lines, or write them to a file. A terminal shows on stderr how many a second.
 
@@ -77,7 +74,6 @@ def tail(
         raise ConfigurationError("--shard", shards[0], "with one stream")
     if sequence_number is not None and len(shards or ()) != 1:
         raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
-    properties = read_properties(file, pairs, region, endpoint, profile)
     properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
