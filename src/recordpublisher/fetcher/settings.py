@@ -12,6 +12,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     ON_DATA_LOSS,
     SHARD_BYTES,
     SHARD_RECORDS,
+    STORE_OUTAGE,
     SUBTASK_BYTES,
 )
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
@@ -53,7 +54,7 @@ class BudgetLimits:
 class FetcherSettings:
     """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment.
 
-    `store_outages`: for how long the store of positions may be away, as long as the service may.
+    `store_outages`: for how long the store of positions may be away.
     """
 
     budget: BudgetLimits
@@ -90,7 +91,7 @@ class FetcherSettings:
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
             alarm_interval_ms=properties.value(ALARM_INTERVAL),
-            store_outages=GETRECORDS_RETRIES.policy(properties),
+            store_outages=store_outages(properties),
             catch_up_ms=properties.value(CATCH_UP),
         )
 
@@ -99,3 +100,9 @@ def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Aligned shards are up to the lookahead apart: a smaller maximum lag would exclude them in turn (W12)."""
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms}")
+
+
+def store_outages(properties: Properties) -> RetryPolicy:
+    """For how long the state store may be away: as the property says, else as long as the service may."""
+    outage_ms = properties.value(STORE_OUTAGE)
+    return GETRECORDS_RETRIES.policy(properties) if outage_ms is None else RetryPolicy.lasting(outage_ms / 1000)

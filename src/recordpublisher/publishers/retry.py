@@ -1,7 +1,10 @@
 """Retries: RetryPolicy (full-jitter backoff) and `call_with_retries`, which everything here uses."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -41,6 +44,13 @@ class RetryPolicy:
     base_ms: int
     max_ms: int
     exponent: float
+
+    @classmethod
+    def lasting(cls, seconds: float) -> RetryPolicy:
+        """Pauses of up to ten seconds, which take so long in all, on average."""
+        tries = math.ceil(seconds / 5)
+        longest_ms = round(2_000 * seconds / tries)
+        return cls(tries, longest_ms, longest_ms, 1.0)
 
     def delay_seconds(self, attempt: int, draw: Callable[[], float] = random.random) -> float:
         """Seconds to wait before try number `attempt` (from 0)."""

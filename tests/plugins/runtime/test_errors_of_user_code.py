@@ -70,3 +70,11 @@ async def test_the_error_of_a_handler_is_told_once_also_when_the_next_write_rais
         await run(rp.MapSink(broken, retries=0, concurrency=1, max_bytes=1))
     (line,) = [record for record in caplog.records if record.exc_info]
     assert "cannot be handled" in line.getMessage()
+
+
+@pytest.mark.parametrize("sink", [rp.MemorySink, lambda: rp.MapSink(broken, retries=0, on_failure="SKIP")])
+async def test_the_end_of_a_job_tells_how_many_records_were_left_out(monkeypatch, caplog, sink):
+    install(monkeypatch, {"a": [b"1", b"2"], "b": [b"3"]}, closed=True)
+    failing = {} if sink is not rp.MemorySink else {"deserializer": broken}
+    await run(sink(), properties={"flink.deserializer.error": "SKIP"}, **failing)
+    assert caplog.messages[-1] == "left out in all: 3 skipped records, 0 dead letters"

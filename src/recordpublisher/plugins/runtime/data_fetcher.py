@@ -29,6 +29,7 @@ from recordpublisher.fetcher.sink import Sink, State, Unfinished, stores_positio
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -309,7 +310,17 @@ class DataFetcher(Generic[V]):
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 await self._lister.close()
+            self._tell_what_was_left_out()
         except Exception as error:
             if ended_by is None:
                 raise
             log.warning("closing the fetcher failed too: %s", error, exc_info=error)
+
+    def _tell_what_was_left_out(self) -> None:
+        """The lines about bad records name some of them; a script has no metrics that would count them."""
+        done = self._fetcher.progress()
+        skipped = done.skipped + sum(int(each.value or 0) for each in self.sink_metrics() if each.name == "skipped")
+        if skipped or done.dead_letters:
+            log.warning(
+                "left out in all: %s, %s", counted(skipped, "skipped record"), counted(done.dead_letters, "dead letter")
+            )

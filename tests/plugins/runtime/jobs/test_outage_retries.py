@@ -2,6 +2,7 @@
 
 import pytest
 
+from recordpublisher.fetcher.settings import FetcherSettings, store_outages
 from recordpublisher.plugins.runtime.jobs.outage_retries import outlasted_minutes, with_outage_retries
 from recordpublisher.publishers.properties.groups.retries import (
     GETRECORDS_RETRIES,
@@ -49,4 +50,11 @@ def test_a_job_with_a_database_says_for_how_long_its_outage_is_outlasted(given):
 @pytest.mark.parametrize("place", ["s3://bucket/orders", "dynamodb://t/j", "gs://bucket/orders"])
 def test_a_job_with_a_store_elsewhere_says_for_how_long_its_outage_is_outlasted(place):
     properties = with_outage_retries(Properties({"flink.state.uri": place}))
-    assert 10 < outlasted_minutes(properties)["service or the state store"] < 20
+    assert 10 < outlasted_minutes(properties)["state store"] < 20
+
+
+def test_how_long_the_state_store_may_be_away_is_a_setting_of_its_own():
+    properties = Properties({"flink.state.uri": "s3://bucket/state", "flink.state.outage": "5m"})
+    minutes = outlasted_minutes(with_outage_retries(properties))
+    assert (minutes["state store"], minutes["service"] > 10) == (5.0, True)
+    assert store_outages(properties) == FetcherSettings.of(properties).store_outages

@@ -1,5 +1,6 @@
 """`with_outage_retries`: a job that runs for months outlasts outages of the service that end a script within seconds."""
 
+from recordpublisher.fetcher.settings import store_outages
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES, READ_RETRIES, SQL_RETRIES
@@ -27,7 +28,9 @@ def with_outage_retries(properties: Properties) -> Properties:
 def outlasted_minutes(properties: Properties) -> dict[str, float]:
     """For how long GetRecords, a state store, and a transaction if the job uses a database, are retried in an outage, on average."""
     store = back_end_of(properties.value(STATE_URI) or "")
-    retried = {"service or the state store" if store not in ("FILE", "SQL") else "service": GETRECORDS_RETRIES}
+    retried = {"service": GETRECORDS_RETRIES.policy(properties)}
+    if store not in ("FILE", "SQL"):
+        retried["state store"] = store_outages(properties)
     if properties.is_set(SQL_URI) or store == "SQL":
-        retried["database"] = SQL_RETRIES
-    return {what: retries.policy(properties).average_seconds / 60 for what, retries in retried.items()}
+        retried["database"] = SQL_RETRIES.policy(properties)
+    return {what: policy.average_seconds / 60 for what, policy in retried.items()}

@@ -108,6 +108,9 @@ class ReadSettings(TypedDict, total=False):
     and count it."""
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
+    state_outage: int | str
+    """`flink.state.outage`: For how long the state store may be away before the job fails. Not set: as long as GetRecords is retried. In
+    ms."""
     state_checkpoint_interval: int | str
     """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
     deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
