@@ -7,11 +7,13 @@ import msgspec
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from .api_errors import ApiError, limit_exceeded, not_found, throughput_exceeded
-from .faults.kinds import FaultKind
+from .faults.kinds import QUEUES, FaultKind
 from .faults.random_faults import DrawnFault
+from .operations.queues import LONG_POLLS, NOTHING_VISIBLE
 from .operations.reading import subscribe_to_shard
 from .operations.table import OPERATIONS, decoder
 from .requests.consumers import SubscribeToShard
+from .requests.queues import Receive
 from .streams.account import Account
 from .streams.shard_iterator import ShardIterator
 from .streams.subscriptions import Subscription
@@ -37,6 +39,7 @@ class _RequestTarget(msgspec.Struct, rename="pascal"):
 
 _decode_target = msgspec.json.Decoder(_RequestTarget).decode
 _decode_subscribe = decoder(SubscribeToShard)
+_decode_receive = decoder(Receive)
 
 
 class RequestDispatcher:
@@ -51,12 +54,23 @@ class RequestDispatcher:
         """Carry out an operation; returns the body of the response. Raises: ApiError, HtmlPageError, ConnectionAbortedError."""
         drawn = await self._apply_fault_before(operation, body)
         response = OPERATIONS[operation](self._account, body)
+        if response == NOTHING_VISIBLE and operation in LONG_POLLS:
+            response = await self._poll(operation, body)
         if not operation.startswith(UNCHANGING):
             self._account.changed()
         if drawn is None:
             self._faults.on_success(operation, lambda: self._target(body))
         await self._apply_fault_after(operation, drawn)
         return response[: len(response) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else response
+
+    async def _poll(self, operation: str, body: bytes) -> bytes:
+        """Repeat a call whose queue has nothing visible until it has, or until the wait is over."""
+        request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
+        until_ms = clock.now_ms() + request.wait_time_seconds * 1000
+        while response == NOTHING_VISIBLE and clock.now_ms() < until_ms:
+            await self._account.queues.find(request.queue_arn).wait_for_change(until_ms, clock)
+            response = OPERATIONS[operation](self._account, body)
+        return response
 
     async def subscribe(self, body: bytes) -> Subscription:
         """Open a subscription; `write_events` sends its events. Raises: as `call`."""
@@ -105,7 +119,7 @@ class RequestDispatcher:
                 self._faults.omit_from_next_listing()
             case FaultKind.SKEW:
                 self._account.clock.step(milliseconds)
-                self._account.subscriptions.wake_all()
+                self._account.wake_all()
             case FaultKind.DELETING:
                 target = _decode_target(body)
                 stream = self._account.find(arn=target.stream_arn)
@@ -120,6 +134,8 @@ class RequestDispatcher:
             raise ConnectionAbortedError(operation)
 
     def _throttled(self, operation: str, body: bytes) -> ApiError:
+        if operation in QUEUES:
+            return ApiError("ThrottlingException", "Rate exceeded: injected.")
         if operation not in ("GetRecords", "PutRecord", "PutRecords"):
             return limit_exceeded("Rate exceeded: injected.")
         if operation == "GetRecords":

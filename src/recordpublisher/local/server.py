@@ -93,9 +93,9 @@ class LocalKinesis:
             if self._storage is None or name not in self.account.streams():
                 self.create_stream(name, shard_count)
         self.account.faults.start_random(faults, seed)
-        self.account.faults.on_plan(self.account.subscriptions.wake_all)
+        self.account.faults.on_plan(self.account.wake_all)
         if isinstance(self.clock, ManualClock):
-            self.clock.on_advance(self.account.subscriptions.wake_all)
+            self.clock.on_advance(self.account.wake_all)
 
     @property
     def url(self) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher import ConfigurationError
 from recordpublisher.local import FaultKind, FaultRule, LocalKinesis
-from recordpublisher.local.faults.kinds import DESCRIPTIONS, FRAME_KINDS, OPERATIONS_BY_KIND, parse_rules
+from recordpublisher.local.faults.kinds import DESCRIPTIONS, ENTRY_KINDS, FRAME_KINDS, OPERATIONS_BY_KIND, parse_rules
 
 from processes.command_line import ROOT
 
@@ -44,4 +44,4 @@ def test_every_kind_is_on_the_reference_page():
 
 
 def test_every_kind_applies_somewhere_and_has_a_description():
-    assert {*OPERATIONS_BY_KIND, *FRAME_KINDS, FaultKind.PARTIAL} == set(FaultKind) == set(DESCRIPTIONS)
+    assert {*OPERATIONS_BY_KIND, *FRAME_KINDS, *ENTRY_KINDS} == set(FaultKind) == set(DESCRIPTIONS)

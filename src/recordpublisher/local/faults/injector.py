@@ -47,6 +47,7 @@ class Faults:
         self._random_faults = RandomFaults()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()
+        self._redeliveries = 0
         self._streams: list[PlannedStreamFault] = []
         self._wake: Callable[[], None] = lambda: None
 
@@ -71,8 +72,12 @@ class Faults:
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
-        """Refuse the next `count` records of PutRecords, one by one, as a partial failure."""
+        """Refuse the next `count` records of PutRecords, or handles of an acknowledgement, one by one, as a partial failure."""
         self._entries.extend([code] * count)
+
+    def redeliver_next(self, count: int = 1) -> None:
+        """Let a queue deliver the next `count` records again that are acknowledged."""
+        self._redeliveries += count
 
     def expire_iterators(self) -> None:
         """Make every iterator handed out so far expire now."""
@@ -155,11 +160,25 @@ class Faults:
             error = planned.popleft()
             raise error or ConnectionAbortedError(operation)
 
-    def for_entry(self) -> str | None:
-        """Return the error code planned or drawn for this record of PutRecords."""
+    def for_entry(self, operation: str) -> str | None:
+        """Return the error code planned or drawn for this record of PutRecords, or this handle of an acknowledgement."""
         if self._entries:
             return self._entries.popleft()
-        return "ProvisionedThroughputExceededException" if self._random_faults.for_entry() else None
+        if not self._random_faults.for_entry(FaultKind.PARTIAL, operation):
+            return None
+        return "ProvisionedThroughputExceededException" if operation == "PutRecords" else "ThrottlingException"
+
+    def check_entry(self, operation: str) -> None:
+        """Raise the error planned or drawn for this handle."""
+        code = self.for_entry(operation)
+        if code is not None:
+            raise ApiError(code, "injected")
+
+    def take_redelivery(self) -> bool:
+        """Whether this record is delivered again although it is acknowledged."""
+        is_planned = self._redeliveries > 0
+        self._redeliveries -= is_planned
+        return is_planned or self._random_faults.for_entry(FaultKind.REDELIVER, "AcknowledgeQueueRecords")
 
     def for_subscription(self, consumer: str, shard_id: str) -> PlannedStreamFault | None:
         """Return the fault planned for this subscription's next frame."""

@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     SKEW = "skew"
     DELETING = "deleting"
     PARTIAL = "partial"
+    REDELIVER = "redeliver"
     CUT = "cut"
     TRUNCATE = "truncate"
     CORRUPT = "corrupt"
@@ -53,7 +54,8 @@ DESCRIPTIONS = {
     FaultKind.INCOMPLETE: "ListShards lacks shards: in turn open children, closed shards, every third",
     FaultKind.SKEW: "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)",
     FaultKind.DELETING: "a consumer that does not exist is described as DELETING (default 4 s)",
-    FaultKind.PARTIAL: "a record of PutRecords is refused, the others are stored",
+    FaultKind.PARTIAL: "a record of PutRecords or a handle of an acknowledgement is refused, the others are not",
+    FaultKind.REDELIVER: "a queue delivers a record again that was acknowledged",
     FaultKind.CUT: "a subscription's connection breaks in the middle of a frame",
     FaultKind.TRUNCATE: "a subscription ends cleanly in the middle of a frame",
     FaultKind.CORRUPT: "a frame with a wrong checksum; correct ones follow",
@@ -72,8 +74,15 @@ READS = frozenset(
     }
 )  # fmt: skip
 CHANGES = frozenset({"DeregisterStreamConsumer", "RegisterStreamConsumer", "SubscribeToShard"})
+QUEUES = frozenset(
+    {
+        "AcknowledgeDeadLetterQueueRecords", "AcknowledgeQueueRecords", "ReceiveDeadLetterQueueRecords", "ReceiveQueueRecords",
+        "RestoreDeadLetterQueueRecords", "UpdateDeadLetterQueueRecordsVisibility", "UpdateQueueRecordsVisibility",
+    }
+)  # fmt: skip
+QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"})
 
-_CALLS = READS | CHANGES | WRITES
+_CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
 OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
     FaultKind.THROTTLE: _CALLS,
     FaultKind.ERROR: _CALLS,
@@ -81,7 +90,7 @@ OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
     FaultKind.SLOW: _CALLS,
     FaultKind.LATE: _CALLS,
     FaultKind.LOST: _CALLS,
-    FaultKind.HALF: READS | WRITES | {"RegisterStreamConsumer"},
+    FaultKind.HALF: READS | WRITES | QUEUES | {"RegisterStreamConsumer"},
     FaultKind.PAGE: _CALLS,
     FaultKind.MISSING: frozenset({"GetShardIterator", "SubscribeToShard"}),
     FaultKind.EXPIRE: frozenset({"GetRecords"}),
@@ -93,6 +102,7 @@ OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
 }
 """The operations that a kind applies to; the kinds that are missing here apply to records or frames."""
 
+ENTRY_KINDS = (FaultKind.PARTIAL, FaultKind.REDELIVER)
 FRAME_KINDS = (
     FaultKind.CUT,
     FaultKind.TRUNCATE,

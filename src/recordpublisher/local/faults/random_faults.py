@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from .kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind, FaultRule
+from .kinds import ENTRY_KINDS, FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind, FaultRule
 
 MAX_FAULTS_IN_A_ROW = 2
 """After so many faults in a row a read succeeds: fewer than every default number of retries."""
@@ -38,7 +38,9 @@ class RandomFaults:
         self._left = {number: rule.count for number, rule in numbered}
         self._call_rules = {operation: _for_operation(numbered, operation) for operation in _ALL_OPERATIONS}
         self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind in FRAME_KINDS]
-        self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind is FaultKind.PARTIAL]
+        self._entry_rules = {
+            kind: [(number, rule) for number, rule in numbered if rule.kind is kind] for kind in ENTRY_KINDS
+        }
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
         """Draw the fault of this call, if any; `target` returns the shard or consumer that it names."""
@@ -67,9 +69,9 @@ class RandomFaults:
             self._take_overs[shard_id] = self._take_overs[shard_id] + 1 if drawn.kind is FaultKind.TAKE_OVER else 0
         return drawn
 
-    def for_entry(self) -> bool:
-        """Whether this record of PutRecords is refused."""
-        return self._draw(self._entry_rules) is not None
+    def for_entry(self, kind: FaultKind, operation: str) -> bool:
+        """Whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
+        return self._draw(self._entry_rules[kind], operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
         """Draw, but not after too many faults in a row, except by rules with rate 1."""

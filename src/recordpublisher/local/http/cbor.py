@@ -17,7 +17,10 @@ TIMESTAMP_TAG = 1
 REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
 """Those that cbor2 knows beside it: by references to shared values a body of 288 bytes becomes 790 MB."""
 TIMESTAMPS = frozenset(
-    ("ApproximateArrivalTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt", "StartedAt", "StreamCreationTimestamp")
+    (
+        "ApproximateArrivalTimestamp", "ChannelCreationTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt",
+        "FirstReceiveTimestamp", "QueueCreationTimestamp", "StartedAt", "StreamCreationTimestamp", "Timestamp",
+    )
 )  # fmt: skip
 BLOBS = frozenset(("Data",))
 MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it off: aws.cborEnabled=false in Java"

@@ -19,7 +19,8 @@ class ConsumerPage(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 def register(account: Account, request: requests.RegisterStreamConsumer) -> object:
     """Register a consumer; it is ACTIVE after the set delay."""
     stream = account.find_usable(arn=request.stream_arn)
-    consumer = stream.consumers.register(request.consumer_name, request.tags or {})
+    queue_count, is_advantage = len(account.queues.all(stream)), account.is_advantage(stream)
+    consumer = stream.consumers.register(request.consumer_name, request.tags, queue_count, is_advantage)
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
 

@@ -113,7 +113,7 @@ def _target(stream: Stream, entry: requests.Entry) -> tuple[Shard, str | None]:
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
     """Return the error entry of a refused record, None for one to store."""
-    code = account.faults.for_entry()
+    code = account.faults.for_entry("PutRecords")
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"
     if code is None:

@@ -6,7 +6,8 @@ import msgspec
 
 from recordpublisher.publishers.undecodable import UNDECODABLE
 
-from ..api_errors import invalid_argument, not_found
+from ..api_errors import in_use, invalid_argument, not_found
+from ..queues.attached import Attached
 from ..requests import settings as requests
 from ..streams.account import Account
 from ..streams.consumers import Consumer
@@ -52,6 +53,8 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
     stream = account.find(arn=request.stream_arn)
     _check_warm_throughput(stream, mode, request.warm_throughput)
     stream.require_active()
+    if mode == "PROVISIONED":
+        check_unused(account, stream)
     stream.mode = mode
     stream.warm_throughput = request.warm_throughput
     if mode == "PROVISIONED":
@@ -72,6 +75,13 @@ def describe_warm_throughput(stream: Stream) -> dict[str, object]:
     if stream.warm_throughput is None:
         return {}
     return {"WarmThroughput": {"TargetMiBps": stream.warm_throughput, "CurrentMiBps": stream.warm_throughput}}
+
+
+def check_unused(account: Account, stream: Stream) -> None:
+    """Raise ResourceInUseException for a stream that has queues or channels."""
+    attached = [*account.queues.all(stream), *account.channels.all(stream)]
+    if attached:
+        raise in_use(f"Stream {stream.name} has queues or channels: {', '.join(each.name for each in attached)}.")
 
 
 def _active(account: Account, request: requests.ChangeEncryption) -> Stream:
@@ -101,14 +111,18 @@ def _check_warm_throughput(stream: Stream, mode: str, wanted: int | None) -> Non
         raise invalid_argument(f"Stream {stream.name} is {mode}; warm throughput needs ON_DEMAND.")
 
 
-def find_resource(account: Account, arn: str) -> Stream | Consumer:
-    """Return the stream or the consumer of that ARN; raises ResourceNotFoundException."""
+def find_resource(account: Account, arn: str) -> Stream | Consumer | Attached:
+    """Return the stream, the consumer, the queue or the channel of that ARN; raises ResourceNotFoundException."""
+    if ":queue/" in arn:
+        return account.queues.find(arn)
+    if ":channel/" in arn:
+        return account.channels.find(arn)
     stream = account.find(arn=arn)
     return stream if arn == stream.arn else stream.consumers.find(arn=arn)
 
 
 def tag_resource(account: Account, request: requests.TagResource) -> None:
-    """Add tags to a stream or consumer."""
+    """Add tags to a stream, a consumer, a queue or a channel."""
     find_resource(account, request.resource_arn).tags.add(request.tags)
 
 

@@ -10,7 +10,7 @@ from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
 from ..streams.tags import TagSet
-from .settings import describe_warm_throughput
+from .settings import check_unused, describe_warm_throughput
 
 MAX_SHARDS_PER_PAGE = 100
 MAX_RETENTION_HOURS = 8760
@@ -39,6 +39,7 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
 def delete_stream(account: Account, request: requests.DeleteStream) -> None:
     """Delete a stream; with consumers only when that is enforced."""
     stream = account.find(request.stream_name, request.stream_arn)
+    check_unused(account, stream)
     if stream.consumers.all() and not request.enforce_consumer_deletion:
         raise in_use(f"Stream {stream.name} has registered consumers; EnforceConsumerDeletion is not set.")
     stream.set_busy("DELETING", account.delays.delete_stream)
@@ -58,7 +59,12 @@ def describe_stream(account: Account, request: requests.DescribeStream) -> objec
 def describe_stream_summary(account: Account, request: requests.DescribeStreamSummary) -> object:
     """Describe a stream without its shards."""
     stream = account.find(request.stream_name, request.stream_arn)
-    counts = {"OpenShardCount": len(stream.open_shards), "ConsumerCount": len(stream.consumers.all())}
+    counts = {
+        "OpenShardCount": len(stream.open_shards),
+        "ConsumerCount": len(stream.consumers.all()),
+        "QueueCount": len(account.queues.all(stream)),
+        "ChannelCount": len(account.channels.all(stream)),
+    }
     largest = {"MaxRecordSizeInKiB": stream.max_record_bytes // 1024}
     strategy = {"RecordDistributionStrategy": stream.distribution} if stream.mode == "ON_DEMAND" else {}
     described = {**_common(stream), **counts, **largest, **strategy, **describe_warm_throughput(stream)}

@@ -13,7 +13,7 @@ from ..api_errors import ApiError, invalid_input
 from ..requests.fields import Request
 from ..requests.violations import violations
 from ..streams.account import Account
-from . import consumers, put_records, reading, settings, shards, streams
+from . import consumers, put_records, queues, reading, settings, shards, streams
 
 R = TypeVar("R", bound=Request)
 Operation = Callable[[Account, bytes], bytes]
@@ -98,4 +98,16 @@ OPERATIONS = _table(
     settings.describe_limits,
     settings.describe_account_settings,
     settings.update_account_settings,
+    queues.create_queue,
+    queues.describe_queue,
+    queues.list_queues,
+    queues.update_queue,
+    queues.delete_queue,
+    queues.receive,
+    queues.receive_dead_letters,
+    queues.acknowledge,
+    queues.acknowledge_dead_letters,
+    queues.restore_dead_letters,
+    queues.update_visibility,
+    queues.update_dead_letter_visibility,
 )

@@ -12,6 +12,9 @@ from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, PARTI
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?:[a-zA-Z0-9_.-]+)\Z")]
 Arn = Annotated[str, Meta(max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:stream/\S+)\Z")]
+ResourceArn = Annotated[
+    str, Meta(min_length=1, max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+)\Z")
+]
 Number = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,128}))\Z")]
 HashKey = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,38}))\Z")]
 PartitionKey = Annotated[str, Meta(min_length=1, max_length=PARTITION_KEY_CHARACTERS)]

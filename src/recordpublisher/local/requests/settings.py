@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .fields import Arn, Name, Request, StreamModeDetails, StreamRequest, TagKey, Tags
+from .fields import Arn, Name, Request, ResourceArn, StreamModeDetails, StreamRequest, TagKey, Tags
 
 ShardMetric = Literal[
     "IncomingBytes", "IncomingRecords", "OutgoingBytes", "OutgoingRecords", "WriteProvisionedThroughputExceeded",
@@ -18,9 +18,9 @@ Mebibytes = Annotated[int, Meta(ge=0)]
 
 
 class ResourceRequest(Request, frozen=True):
-    """An input that names a stream or a consumer by ARN."""
+    """An input that names a stream, a consumer, a queue or a channel by ARN."""
 
-    resource_arn: Arn = msgspec.field(name="ResourceARN")
+    resource_arn: ResourceArn = msgspec.field(name="ResourceARN")
 
 
 class TagResource(ResourceRequest, frozen=True, kw_only=True):

@@ -1,7 +1,12 @@
 """The stored form of everything but records: account, streams, shards, consumers, tags."""
 
+from typing import Any
+
 import msgspec
 
+from ..queues.attached import Attached
+from ..queues.deliveries import Delivery
+from ..queues.queue import Queue
 from ..streams.account import Account
 from ..streams.consumers import Consumer
 from ..streams.shard import HashRange, Shard, shard_id
@@ -45,6 +50,22 @@ class StoredStream(msgspec.Struct, frozen=True):
     consumers: list[StoredConsumer]
 
 
+class StoredAttached(msgspec.Struct, frozen=True):
+    """A queue or a channel. Channels have no cursors and deliveries."""
+
+    name: str
+    arn: str
+    stream: str
+    created_ms: int
+    settings: dict[str, Any]
+    busy_status: str
+    busy_until_ms: int
+    tags: dict[str, str]
+    policy: str | None
+    cursors: dict[str, int] = {}
+    deliveries: list[Delivery] = []
+
+
 class StoredAccount(msgspec.Struct, frozen=True):
     """The account; `token_seed` lets iterators of before a restart be read on."""
 
@@ -52,6 +73,7 @@ class StoredAccount(msgspec.Struct, frozen=True):
     token_seed: int
     committed_ms: int | None
     streams: list[StoredStream]
+    attached: list[StoredAttached] = []
 
 
 SETTINGS = (
@@ -69,7 +91,8 @@ SETTINGS = (
 def stored_account(account: Account) -> StoredAccount:
     """Return what is to be stored."""
     streams = [_stored_stream(stream) for stream in account.streams().values()]
-    return StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams)
+    attached = [_stored_attached(each) for each in (*account.queues.all(), *account.channels.all())]
+    return StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams, attached)
 
 
 def restore_account(account: Account, stored: StoredAccount) -> None:
@@ -78,6 +101,8 @@ def restore_account(account: Account, stored: StoredAccount) -> None:
     account.committed_ms = stored.committed_ms
     for each in stored.streams:
         _restore_stream(account.create_stream(each.name, 1), each)
+    for stored_one in stored.attached:
+        _restore_attached(account, stored_one)
 
 
 def _stored_stream(stream: Stream) -> StoredStream:
@@ -106,6 +131,31 @@ def _stored_shard(shard: Shard) -> StoredShard:
 def _stored_consumer(consumer: Consumer) -> StoredConsumer:
     times = consumer.created_ms, consumer.active_from_ms, consumer.gone_from_ms
     return StoredConsumer(consumer.name, consumer.arn, *times, consumer.tags.values(), consumer.policy)
+
+
+ATTACHED_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_until_ms", "policy")
+
+
+def _stored_attached(attached: Attached) -> StoredAttached:
+    fields = {name: getattr(attached, name) for name in ATTACHED_FIELDS}
+    if isinstance(attached, Queue):
+        known = attached.deliveries
+        fields |= {"cursors": known.cursors, "deliveries": list(known.unacknowledged.values())}
+    return StoredAttached(stream=attached.stream.name, tags=attached.tags.values(), **fields)
+
+
+def _restore_attached(account: Account, stored: StoredAttached) -> None:
+    stream = account.streams().get(stored.stream)
+    if stream is None:
+        raise msgspec.ValidationError(f"{stored.arn} is of the stream {stored.stream}, which is missing")
+    fields = {name: getattr(stored, name) for name in ATTACHED_FIELDS}
+    attached: Attached
+    if ":queue/" in stored.arn:
+        attached = queue = account.queues.add(Queue(stream=stream, **fields))
+        queue.deliveries.begin(stored.cursors, stored.deliveries)
+    else:
+        attached = account.channels.add(Attached(stream=stream, **fields))
+    attached.tags.add(stored.tags)
 
 
 def _restore_stream(stream: Stream, stored: StoredStream) -> None:

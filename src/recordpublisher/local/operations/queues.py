@@ -1,0 +1,197 @@
+"""Queues: their settings, long polls, acknowledgements, visibility and dead letters."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ..api_errors import ApiError, invalid_argument, invalid_input
+from ..queues.deliveries import Delivery, record_id
+from ..queues.queue import DEFAULT_SETTINGS, Queue, ReceiptHandle
+from ..requests import queues as requests
+from ..streams.account import Account
+from ..streams.shard_iterator import start_counter
+from ..streams.stream import HOUR_MS, Stream
+from .attached import on_demand_stream, page_of
+
+NOTHING_VISIBLE = b'{"QueueRecords":[]}'
+LONG_POLLS = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
+WITHOUT_DELIVERY = ("CREATING", "DELETING")
+
+
+def create_queue(account: Account, request: requests.CreateQueue) -> object:
+    """Create a queue at a position of its stream; it is ACTIVE after the set delay."""
+    stream = on_demand_stream(account, request.stream_configuration_list)
+    start = request.stream_configuration_list[0].starting_position
+    if (start.type == "AT_TIMESTAMP") != (start.timestamp is not None):
+        raise invalid_input("A Timestamp is needed with AT_TIMESTAMP, and only with it.")
+    changes = _changes(request.queue_attributes)
+    stream.consumers.require_room(len(account.queues.all(stream)), account.is_advantage(stream))
+    now = account.clock.now_ms()
+    stream.apply_retention()
+    cursors = {s.id: start_counter(s, start.type, None, start.timestamp, now) for s in stream.shards.values()}
+    settings = {**DEFAULT_SETTINGS, **changes, "StartingPosition": _effective(stream, start, now)}
+    queue = account.queues.create(request.queue_name, stream, settings, request.tags or {}, account.delays.consumer)
+    queue.deliveries.begin(cursors)
+    return _described(account, queue)
+
+
+def describe_queue(account: Account, request: requests.DescribeQueue) -> object:
+    """Describe a queue."""
+    return _described(account, account.queues.find(request.queue_arn))
+
+
+def list_queues(account: Account, request: requests.ListQueues) -> object:
+    """List the queues by name, page by page."""
+    return page_of(account, account.queues, request, partial(_summary, account), "QueueSummaries")
+
+
+def update_queue(account: Account, request: requests.UpdateQueue) -> object:
+    """Change the visibility timeout, the handling of dead letters, or both, from now on."""
+    queue = account.queues.find(request.queue_arn)
+    changes = _changes(request.queue_attributes)
+    now = account.clock.now_ms()
+    queue.require_active(now)
+    queue.settings |= changes
+    queue.set_busy("UPDATING", now + account.delays.consumer)
+    queue.notify()
+    return _described(account, queue)
+
+
+def delete_queue(account: Account, request: requests.DeleteQueue) -> None:
+    """Begin to delete a queue; it delivers nothing more."""
+    queue = account.queues.find(request.queue_arn)
+    if queue.busy_status != "DELETING":
+        queue.set_busy("DELETING", account.clock.now_ms() + account.delays.consumer)
+    queue.notify()
+
+
+def receive(account: Account, request: requests.ReceiveQueueRecords) -> bytes:
+    """Receive what is visible now; the dispatcher repeats the call until the wait is over."""
+    return _receive(account, request, dead=False)
+
+
+def receive_dead_letters(account: Account, request: requests.ReceiveDeadLetterQueueRecords) -> bytes:
+    """The same of dead letters."""
+    return _receive(account, request, dead=True)
+
+
+def acknowledge(account: Account, request: requests.AcknowledgeQueueRecords) -> object:
+    """Deliver records no more. A fault (`redeliver`) lets a record come back although the response says that it was acknowledged."""
+
+    def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
+        if account.faults.take_redelivery():
+            queue.deliveries.release(delivery, account.clock.now_ms(), delivery.receive_count - 1)
+        else:
+            queue.deliveries.acknowledge(delivery)
+
+    return _each(account, request, act, dead=False)
+
+
+def acknowledge_dead_letters(account: Account, request: requests.AcknowledgeDeadLetterQueueRecords) -> object:
+    """Discard dead letters."""
+    return _each(account, request, lambda queue, delivery, _: queue.deliveries.acknowledge(delivery), dead=True)
+
+
+def restore_dead_letters(account: Account, request: requests.RestoreDeadLetterQueueRecords) -> object:
+    """Let dead letters be received again, as often as at first."""
+
+    def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
+        queue.deliveries.release(delivery, account.clock.now_ms(), 0)
+
+    return _each(account, request, act, dead=True)
+
+
+def update_visibility(account: Account, request: requests.UpdateQueueRecordsVisibility) -> object:
+    """Let records be in flight for so long from now on; 0 makes them visible."""
+    return _each(account, request, partial(_hide, account), dead=False)
+
+
+def update_dead_letter_visibility(account: Account, request: requests.UpdateDeadLetterQueueRecordsVisibility) -> object:
+    """The same of dead letters."""
+    return _each(account, request, partial(_hide, account), dead=True)
+
+
+def _hide(account: Account, queue: Queue, delivery: Delivery, entry: requests.VisibilityEntry) -> None:
+    queue.deliveries.hide(delivery, account.clock.now_ms() + entry.visibility_timeout_seconds * 1000)
+
+
+def _receive(account: Account, request: requests.Receive, *, dead: bool) -> bytes:
+    queue = account.queues.find(request.queue_arn, refused=WITHOUT_DELIVERY)
+    seconds, now = request.visibility_timeout_seconds, account.clock.now_ms()
+    visible_ms = now + (queue.visibility_seconds if seconds is None else seconds) * 1000
+    records = queue.deliveries.receive(request.limit, visible_ms, now, queue.max_receives, dead=dead)
+    return b'{"QueueRecords":[%b]}' % b",".join(_record(account, queue, *each) for each in records)
+
+
+def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
+    """A record as a queue delivers it: that of the shard without its sequence number."""
+    shard_id, counter = delivery.key
+    shown = {
+        "ReceiptHandle": account.tokens.seal(queue.handle_of(delivery)),
+        "RecordId": record_id(queue.stream.shards[shard_id], counter),
+        "FirstReceiveTimestamp": delivery.first_ms / 1000,
+        "ReceiveCount": delivery.receive_count,
+    }
+    without_number = fragment.partition(b",")[2]
+    return b"%b,%b" % (msgspec.json.encode(shown)[:-1], without_number)
+
+
+def _each(
+    account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
+) -> dict[str, object]:
+    """Do something with the record of each handle; one that fails does not keep the others from it."""
+    queue = account.queues.find(request.queue_arn, refused=("DELETING",))
+    successful, failed = [], []
+    for entry in request.entries:
+        result = {"ReceiptHandle": entry.receipt_handle}
+        try:
+            account.faults.check_entry(type(request).__name__)
+            handle = account.tokens.open(entry.receipt_handle, ReceiptHandle)
+            act(queue, queue.find(handle, account.clock.now_ms(), dead=dead), entry)
+            successful.append(result)
+        except ApiError as error:
+            failed.append({**result, "ErrorCode": error.code, "ErrorMessage": error.message})
+    queue.notify()
+    return {"Successful": successful, "Failed": failed}
+
+
+def _changes(attributes: requests.QueueAttributes) -> dict[str, Any]:
+    dead_letters = attributes.dead_letter_configuration
+    if dead_letters is not None and dead_letters.target_type == "BUILT_IN" and dead_letters.max_receive_count is None:
+        raise invalid_argument("MaxReceiveCount is needed with BUILT_IN.")
+    changes: dict[str, Any] = msgspec.to_builtins(attributes)
+    return changes
+
+
+def _effective(stream: Stream, start: requests.QueueStartingPosition, now_ms: int) -> dict[str, object]:
+    """The position as descriptions show it: with the time that the oldest delivered record can be of."""
+    horizon_ms = max(stream.created_ms, now_ms - stream.retention_hours * HOUR_MS)
+    wanted_ms = {"LATEST": now_ms, "TRIM_HORIZON": 0}.get(start.type, round((start.timestamp or 0) * 1000))
+    return {"Type": start.type, "Timestamp": max(horizon_ms, wanted_ms) / 1000, "Requested": start.timestamp}
+
+
+def _described(account: Account, queue: Queue) -> object:
+    settings = dict(queue.settings)
+    start = dict(settings.pop("StartingPosition"))
+    requested = start.pop("Requested")
+    if queue.status(account.clock.now_ms()) == "CREATING":
+        start = {"Type": start["Type"]} if requested is None else {**start, "Timestamp": requested}
+    streams = [{"StreamARN": queue.stream.arn, "StartingPosition": start}]
+    shown = {**_common(account, queue), "StreamConfigurationList": streams, "QueueAttributes": settings}
+    return {"QueueDescription": shown}
+
+
+def _summary(account: Account, queue: Queue) -> object:
+    stream = {"StreamARN": queue.stream.arn, "StreamCreationTimestamp": queue.stream.created_ms / 1000}
+    return {**_common(account, queue), "Streams": [stream]}
+
+
+def _common(account: Account, queue: Queue) -> dict[str, object]:
+    return {
+        "QueueName": queue.name,
+        "QueueARN": queue.arn,
+        "QueueStatus": queue.status(account.clock.now_ms()),
+        "QueueCreationTimestamp": queue.created_ms / 1000,
+    }

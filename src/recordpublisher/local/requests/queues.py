@@ -1,0 +1,122 @@
+"""The inputs of operations on queues, and on what is attached to streams."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from .fields import Arn, Count, Name, Request, Tags, Token
+
+QueueArn = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:queue/\S+)\Z")]
+VisibilityTimeout = Annotated[int, Meta(ge=0, le=43_200)]
+Handle = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class QueueStartingPosition(Request, frozen=True):
+    """Where a queue begins; the timestamp is in seconds."""
+
+    type: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    timestamp: float | None = None
+
+
+class QueueStreamConfiguration(Request, frozen=True):
+    stream_arn: Arn = msgspec.field(name="StreamARN")
+    starting_position: QueueStartingPosition = QueueStartingPosition("LATEST")
+
+
+class DeadLetterConfiguration(Request, frozen=True, omit_defaults=True):
+    target_type: Literal["BUILT_IN", "NONE"]
+    max_receive_count: Annotated[int, Meta(ge=1, le=1000)] | None = None
+
+
+class QueueAttributes(Request, frozen=True, omit_defaults=True):
+    visibility_timeout_seconds: VisibilityTimeout | None = None
+    dead_letter_configuration: DeadLetterConfiguration | None = None
+
+
+class CreateQueue(Request, frozen=True):
+    queue_name: Name
+    stream_configuration_list: Annotated[list[QueueStreamConfiguration], Meta(min_length=1, max_length=10_000)]
+    queue_attributes: QueueAttributes = QueueAttributes()
+    tags: Tags | None = None
+
+
+class QueueRequest(Request, frozen=True):
+    """An input that names a queue."""
+
+    queue_arn: QueueArn = msgspec.field(name="QueueARN")
+
+
+class DescribeQueue(QueueRequest, frozen=True): ...
+
+
+class DeleteQueue(QueueRequest, frozen=True): ...
+
+
+class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
+    queue_attributes: QueueAttributes
+
+
+class StreamFilter(Request, frozen=True):
+    """A stream; the time of its creation, in seconds, tells it from an earlier one of the same name."""
+
+    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_creation_timestamp: float | None = None
+
+
+class ListAttached(Request, frozen=True):
+    """A page of what is attached to streams."""
+
+    max_results: Count = 100
+    next_token: Token | None = None
+    stream_filter: Annotated[list[StreamFilter], Meta(min_length=1, max_length=10_000)] | None = None
+
+
+class ListQueues(ListAttached, frozen=True): ...
+
+
+class Receive(QueueRequest, frozen=True, kw_only=True):
+    """A long poll."""
+
+    limit: Annotated[int, Meta(ge=1, le=10)] = 10
+    wait_time_seconds: Annotated[int, Meta(ge=1, le=20)] = 9
+    visibility_timeout_seconds: VisibilityTimeout | None = None
+
+
+class ReceiveQueueRecords(Receive, frozen=True): ...
+
+
+class ReceiveDeadLetterQueueRecords(Receive, frozen=True): ...
+
+
+class ReceiptEntry(Request, frozen=True):
+    receipt_handle: Handle
+
+
+class VisibilityEntry(ReceiptEntry, frozen=True, kw_only=True):
+    visibility_timeout_seconds: VisibilityTimeout
+
+
+class OfReceipts(QueueRequest, frozen=True, kw_only=True):
+    """An input with a result for each handle."""
+
+    entries: Annotated[list[ReceiptEntry], Meta(min_length=1, max_length=10)]
+
+
+class OfVisibility(QueueRequest, frozen=True, kw_only=True):
+    entries: Annotated[list[VisibilityEntry], Meta(min_length=1, max_length=10)]
+
+
+class AcknowledgeQueueRecords(OfReceipts, frozen=True): ...
+
+
+class AcknowledgeDeadLetterQueueRecords(OfReceipts, frozen=True): ...
+
+
+class RestoreDeadLetterQueueRecords(OfReceipts, frozen=True): ...
+
+
+class UpdateQueueRecordsVisibility(OfVisibility, frozen=True): ...
+
+
+class UpdateDeadLetterQueueRecordsVisibility(OfVisibility, frozen=True): ...
