@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from random import Random
 
 from recordpublisher.local import FaultRule
-from recordpublisher.local.faults.kinds import FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind
+from recordpublisher.local.faults.kinds import FRAME_KINDS, FaultKind
 
 POLLING, EFO = "POLLING", "EFO"
-WITHOUT_WRITES = OPERATIONS_BY_KIND[FaultKind.LOST] - {"PutRecord", "PutRecords"}
+OF_QUEUES = (FaultKind.REDELIVER,)
+"""Kinds that these plans leave out: their jobs read shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def plan_of(seed: int, publisher: str | None = None) -> Plan:
 def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
     """Every kind at some rate, a few of them often; without those that are drawn by themselves."""
     common, rare = (0.15, 0.05) if publisher == EFO else (0.06, 0.015)
-    kinds = [kind for kind in FaultKind if kind not in (FaultKind.INCOMPLETE, FaultKind.EMPTY)]
+    kinds = [kind for kind in FaultKind if kind not in (FaultKind.INCOMPLETE, FaultKind.EMPTY, *OF_QUEUES)]
     often = set(rng.sample(kinds, 4))
     rules = []
     for kind in kinds:

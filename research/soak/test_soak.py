@@ -14,6 +14,7 @@ from recordpublisher.local import FaultKind
 from soak import in_memory, over_sockets
 from soak.in_memory import soak
 from soak.mutation_testing import seeds_until_failure
+from soak.plan import OF_QUEUES
 from soak.recovery_rules import RULES, without
 from soak.sweep import repeat_commands, sweep, table
 
@@ -31,7 +32,7 @@ def check_outcome(counts: Counter[FaultKind], failed: dict[int, Exception], modu
 def test_six_hundred_seeds_on_virtual_time():
     counts, failed = sweep(range(IN_MEMORY), in_memory.soak)
     check_outcome(counts, failed, "soak.in_memory", IN_MEMORY)
-    rare = {kind: counts[kind] for kind in FaultKind if counts[kind] < AT_LEAST}
+    rare = {kind: counts[kind] for kind in FaultKind if kind not in OF_QUEUES and counts[kind] < AT_LEAST}
     assert not rare, f"applied less than {AT_LEAST} times: {rare}"
 
 
