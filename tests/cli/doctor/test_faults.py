@@ -53,7 +53,7 @@ def lines_of_doctor(scene, settings, capsys):
     file = scene.folder / "job.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in given.items() if value is not None))
     with pytest.raises(typer.Exit):
-        doctor(job=file)
+        doctor(job=str(file))
     rows = [re.split(r" {2,}", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     return {name: (verdict, words) for verdict, name, words in rows}
 
