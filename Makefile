@@ -18,7 +18,7 @@ NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers
+.PHONY: demo leaks minimums test test-spark test-all spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -227,7 +227,7 @@ $(DEMO)/.installed: pyproject.toml constraints.txt
 	-$(DEMO)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(DEMO)/lib src > /dev/null
 	touch $@
 
-servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with; pyright
+servers: $(FOREIGN)/node_modules/.installed .venvs/ministack/.installed .venvs/sdk/.installed  ## other local Kinesis servers, which the embedded endpoint is compared with; today's boto3; pyright
 
 $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is missing (Node.js 20 or newer): tests against kinesis-local are skipped"; test "$(CI)" != true; }
@@ -237,6 +237,16 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	test -x .venvs/ministack/bin/python || $(PYTHON) -m venv .venvs/ministack
 	.venvs/ministack/bin/python -m pip install --quiet --disable-pip-version-check -c $< ministack
 	touch $@
+
+.venvs/sdk/.installed: $(FOREIGN)/sdk-constraints.txt
+	test -x .venvs/sdk/bin/python || $(PYTHON) -m venv .venvs/sdk
+	.venvs/sdk/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+service-model:  ## what the newest botocore adds to the API's model that the embedded endpoint was made from, or changes in it; WRITE=--write takes it over
+	test -x .venvs/newest-sdk/bin/python || $(PYTHON) -m venv .venvs/newest-sdk
+	.venvs/newest-sdk/bin/python -m pip install --quiet --disable-pip-version-check --upgrade botocore
+	.venvs/newest-sdk/bin/python tests/servers/sdk/service_model.py $(WRITE)
 
 .venvs/minimums/.installed: pyproject.toml $(STAMP)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venvs/minimums

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 KINESIS_LOCAL = HERE / "node_modules/kinesis-local/main.js"
 MINISTACK = ROOT / ".venvs/ministack/bin/ministack"
+NEWEST_SDK = ROOT / ".venvs/sdk/bin/python"
 START_SECONDS = 30
 
 
@@ -114,6 +115,13 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     cwd = tmp_path_factory.mktemp("ministack")
     with started([str(MINISTACK)], port, environment, cwd) as url, client(url) as kinesis:
         yield kinesis
+
+
+@pytest.fixture
+def newest_sdk() -> Path:
+    """A Python with today's boto3."""
+    require(NEWEST_SDK)
+    return NEWEST_SDK
 
 
 @pytest.fixture

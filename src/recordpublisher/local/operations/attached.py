@@ -35,6 +35,21 @@ def on_demand_stream(account: Account, configurations: list[Any]) -> Stream:
     return stream
 
 
+def identity(account: Account, attached: Attached, kind: str) -> dict[str, object]:
+    """Return what every description of a queue or a channel begins with."""
+    return {
+        f"{kind}Name": attached.name,
+        f"{kind}ARN": attached.arn,
+        f"{kind}Status": attached.status(account.clock.now_ms()),
+        f"{kind}CreationTimestamp": attached.created_ms / 1000,
+    }
+
+
+def stream_of(attached: Attached) -> dict[str, object]:
+    """Return the stream as summaries show it."""
+    return {"StreamARN": attached.stream.arn, "StreamCreationTimestamp": attached.stream.created_ms / 1000}
+
+
 def page_of(
     account: Account, table: AttachedTable[T], request: ListAttached, describe: Callable[[T], object], field: str
 ) -> object:

@@ -13,7 +13,7 @@ from ..requests import queues as requests
 from ..streams.account import Account
 from ..streams.shard_iterator import start_counter
 from ..streams.stream import HOUR_MS, Stream
-from .attached import on_demand_stream, page_of
+from .attached import identity, on_demand_stream, page_of, stream_of
 
 NOTHING_VISIBLE = b'{"QueueRecords":[]}'
 LONG_POLLS = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
@@ -179,19 +179,9 @@ def _described(account: Account, queue: Queue) -> object:
     if queue.status(account.clock.now_ms()) == "CREATING":
         start = {"Type": start["Type"]} if requested is None else {**start, "Timestamp": requested}
     streams = [{"StreamARN": queue.stream.arn, "StartingPosition": start}]
-    shown = {**_common(account, queue), "StreamConfigurationList": streams, "QueueAttributes": settings}
+    shown = {**identity(account, queue, "Queue"), "StreamConfigurationList": streams, "QueueAttributes": settings}
     return {"QueueDescription": shown}
 
 
 def _summary(account: Account, queue: Queue) -> object:
-    stream = {"StreamARN": queue.stream.arn, "StreamCreationTimestamp": queue.stream.created_ms / 1000}
-    return {**_common(account, queue), "Streams": [stream]}
-
-
-def _common(account: Account, queue: Queue) -> dict[str, object]:
-    return {
-        "QueueName": queue.name,
-        "QueueARN": queue.arn,
-        "QueueStatus": queue.status(account.clock.now_ms()),
-        "QueueCreationTimestamp": queue.created_ms / 1000,
-    }
+    return {**identity(account, queue, "Queue"), "Streams": [stream_of(queue)]}

@@ -10,11 +10,15 @@ from msgspec import Meta
 
 from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, PARTITION_KEY_CHARACTERS
 
-Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^(?:[a-zA-Z0-9_.-]+)\Z")]
-Arn = Annotated[str, Meta(max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:stream/\S+)\Z")]
-ResourceArn = Annotated[
-    str, Meta(min_length=1, max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+)\Z")
-]
+
+def text(most: int, pattern: str) -> Meta:
+    """Of a text with one character at least."""
+    return Meta(min_length=1, max_length=most, pattern=rf"^(?:{pattern})\Z")
+
+
+Name = Annotated[str, text(128, r"[a-zA-Z0-9_.-]+")]
+Arn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:stream/\S+")]
+ResourceArn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+")]
 Number = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,128}))\Z")]
 HashKey = Annotated[str, Meta(pattern=r"^(?:0|([1-9]\d{0,38}))\Z")]
 PartitionKey = Annotated[str, Meta(min_length=1, max_length=PARTITION_KEY_CHARACTERS)]
@@ -40,4 +44,4 @@ class StreamRequest(Request, frozen=True):
 class StreamModeDetails(Request, frozen=True):
     """The capacity mode; here it only decides whether AUTO record distribution is allowed."""
 
-    stream_mode: Literal["PROVISIONED", "ON_DEMAND"] = "PROVISIONED"
+    stream_mode: Literal["PROVISIONED", "ON_DEMAND"]

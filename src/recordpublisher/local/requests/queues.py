@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from .fields import Arn, Count, Name, Request, Tags, Token
+from .fields import Arn, Count, Name, Request, Tags, Token, text
 
-QueueArn = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^(?:arn:aws.*:kinesis:.*:\d{12}:queue/\S+)\Z")]
+QueueArn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:queue/\S+")]
 VisibilityTimeout = Annotated[int, Meta(ge=0, le=43_200)]
 Handle = Annotated[str, Meta(min_length=1, max_length=1024)]
 

@@ -30,7 +30,7 @@ class CreateStream(Request, frozen=True):
     max_record_size: Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)] = msgspec.field(
         name="MaxRecordSizeInKiB", default=DEFAULT_RECORD_BYTES // 1024
     )
-    stream_mode_details: StreamModeDetails = StreamModeDetails()
+    stream_mode_details: StreamModeDetails = StreamModeDetails("PROVISIONED")
     warm_throughput: Annotated[int, Meta(ge=0)] | None = msgspec.field(name="WarmThroughputMiBps", default=None)
     tags: Tags | None = None
 
