@@ -21,7 +21,7 @@ name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Fli
 connector's differs, it is in parentheses.
 """
 ORDER = (
-    "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Retries", "Discovery and state", "Memory",
+    "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Queues", "Retries", "Discovery and state", "Memory",
     "Values and time", "Formats", "Sinks", "Kinesis sink", "Alarms", "Metrics", "Traces", "Spark",
 )  # fmt: skip
 """The groups, whatever was imported first; others follow."""

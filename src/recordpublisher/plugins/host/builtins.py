@@ -16,9 +16,10 @@ from .registry import Registrar
 
 @hookimpl
 def recordpublisher_register_publishers(registry: Registrar[RecordPublisherFactory]) -> None:
-    """POLLING and EFO for Kinesis; DYNAMODB_STREAMS."""
+    """POLLING, EFO and QUEUE for Kinesis; DYNAMODB_STREAMS."""
     registry.add("POLLING", f"{PROJECT}.publishers.polling:PollingRecordPublisherFactory")
     registry.add("EFO", f"{PROJECT}.publishers.fanout:FanOutRecordPublisherFactory")
+    registry.add("QUEUE", f"{PROJECT}.publishers.queue:QueueFactory")
     registry.add("DYNAMODB_STREAMS", f"{PROJECT}.publishers.dynamodb_streams:DynamoDbStreamsFactory")
 
 

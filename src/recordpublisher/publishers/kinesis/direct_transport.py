@@ -12,17 +12,15 @@ from .call_starts import CallStartLimiter
 from .error_mapping import translate_errors
 from .fast_path.call import FastPathCalls
 from .fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
-from .fast_path.sigv4 import SignedPost
+from .fast_path.sigv4 import SignedPost, json_headers
 from .known_access import CALLS, Keys, KnownAccess
 from .ports import Transport
-
-JSON = "application/x-amz-json-1.1"
-API_VERSION = "Kinesis_20131202"
+from .queue_calls import QUEUE_CALLS, queue_url
 
 
 class DirectTransport:
-    """The Transport port for `CALLS`, over our own HTTP/1.1 and signatures. What else is called goes to the SDK's transport, which it owns
-    too, made at the first of these calls.
+    """The Transport port for `CALLS` and `QUEUE_CALLS`, over our own HTTP/1.1 and signatures. What else is called goes to the SDK's
+    transport, which it owns too, made at the first of these calls.
 
     The deadline of calls and the limit of their starts are those of `SdkTransport`.
     """
@@ -39,7 +37,8 @@ class DirectTransport:
         self._start_limiter = CallStartLimiter()
         self._routes: dict[tuple[str, str | None], SignedPost | None] = {}
         self._http = Http1Pools(partial(client_tls, environment_ca_bundle()), min(CONNECT_SECONDS, self._seconds))
-        self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in CALLS}
+        apis = (*CALLS, *QUEUE_CALLS)
+        self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in apis}
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
@@ -63,7 +62,7 @@ class DirectTransport:
 
     async def _call(self, api: str, parameters: dict[str, Any], body: bytes | None) -> dict[str, Any] | None:
         """The response; None: the SDK must make this call."""
-        if api not in CALLS:
+        if api not in self._calls:
             return None
         await self._start_limiter.wait_for_slot()
         with translate_errors(api):
@@ -79,9 +78,10 @@ class DirectTransport:
         return self._access.keys
 
     def _route(self, api: str, parameters: dict[str, Any]) -> SignedPost | None:
-        named = api, parameters.get("StreamARN")
+        named = api, parameters.get("StreamARN", parameters.get("QueueARN"))
         if named not in self._routes:
-            url = self._access.url_of(named[1], api)
-            headers = {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
-            self._routes[named] = None if url is None else SignedPost(url, headers, "kinesis", self._access.region)
+            url = self._access.url_of(None if api in QUEUE_CALLS else named[1], api)
+            url = queue_url(url, api, named[1]) if url is not None and api in QUEUE_CALLS else url
+            region = self._access.region
+            self._routes[named] = None if url is None else SignedPost(url, json_headers(api), "kinesis", region)
         return self._routes[named]

@@ -15,6 +15,14 @@ from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROV
 
 from ..endpoint import host_header
 
+JSON = "application/x-amz-json-1.1"
+API_VERSION = "Kinesis_20131202"
+
+
+def json_headers(api: str) -> dict[str, str]:
+    """The headers of a call to Kinesis that is not built by the SDK."""
+    return {"User-Agent": "recordpublisher", "X-Amz-Target": f"{API_VERSION}.{api}", "Content-Type": JSON}
+
 
 def _normalized(path: str) -> str:
     """A path without empty segments and those of dots, as it is signed."""

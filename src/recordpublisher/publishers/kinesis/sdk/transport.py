@@ -10,20 +10,22 @@ import msgspec
 from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.awsrequest import AWSPreparedRequest
+from botocore.exceptions import NoCredentialsError
 
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
 from recordpublisher.publishers.properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..ca_bundle import ca_bundle_path
+from ..ca_bundle import ca_bundle_path, client_tls
 from ..call_starts import CallStartLimiter
 from ..codec.put_records import preset_body, replace_body
 from ..endpoint import endpoint_of, region_of
 from ..error_mapping import translate_errors
 from ..fast_path.call import FastPathCalls
 from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
-from ..fast_path.sigv4 import SignedPost
+from ..fast_path.sigv4 import SignedPost, json_headers
 from ..http2 import make_http2_sender
+from ..queue_calls import QUEUE_CALLS, queue_url
 from .credentials import session_with_credentials
 from .internals import RecordParserFactory, http_session_of, tls_context_for
 
@@ -67,6 +69,7 @@ class SdkTransport:
         self._fast_path: dict[str, FastPathCalls] = {}
         self._lock = asyncio.Lock()
         self._http1: Http1Pools | None = None
+        self._queues: Http1Pools | None = None
         self._start_limiter = CallStartLimiter()
         self._http2 = make_http2_sender(properties, self._seconds, ca_bundle_path(self._session))
 
@@ -93,7 +96,7 @@ class SdkTransport:
         """Close both clients; open subscriptions end."""
         self._clients.clear()
         self._fast_path.clear()
-        for http in (self._http1, self._http2):
+        for http in (self._http1, self._queues, self._http2):
             if http is not None:
                 await http.close()
         await self._open.aclose()
@@ -104,12 +107,27 @@ class SdkTransport:
             async with observed_timeout(self._clock, self._seconds):
                 client = await self._client("calls")
                 response: dict[str, Any] | None = None
+                if api in QUEUE_CALLS:
+                    return await self._call_queue(client, api, parameters)
                 if api in self._fast_path:
                     response = await self._fast_path[api].call(parameters, body)
                 if response is None:
                     with preset_body(body):
                         response = await getattr(client, xform_name(api))(**parameters)
                 return response
+
+    async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """A call that the SDK does not know; not through a proxy. Raises: NoCredentialsError of the SDK."""
+        if self._queues is None:
+            self._queues = Http1Pools(
+                partial(client_tls, ca_bundle_path(self._session)), min(CONNECT_SECONDS, self._seconds)
+            )
+        url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"))
+        route = SignedPost(url, json_headers(api), "kinesis", client.meta.region_name)
+        response = await FastPathCalls(api, self._queues, self._frozen_credentials, lambda _: route).call(parameters)
+        if response is None:
+            raise NoCredentialsError
+        return response
 
     async def _client(self, purpose: str) -> Any:
         async with self._lock:

@@ -48,7 +48,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.job.drain.timeout`: How long `recordpublisher run` lets subtasks drain after another one failed, before it stops them. In
     s."""
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5)."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name
+    (P5)."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
@@ -91,6 +92,24 @@ class ReadSettings(TypedDict, total=False):
     dynamodb_tip_empty_reads: int
     """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
     tell."""
+    queue: str
+    """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
+    queue_name: str
+    """The same as `queue`."""
+    queue_create: Literal["LAZY", "EAGER", "NONE"]
+    """`flink.queue.create`: When a queue that does not exist is created: LAZY at start-up, EAGER at construction, NONE not by this job.
+    It is never deleted."""
+    queue_start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
+    """`flink.queue.start`: Where a queue begins that this job creates."""
+    queue_visibility_timeout: int | str
+    """`flink.queue.visibility.timeout`: For how long a received record is hidden from others; prolonged while it is worked on. In s."""
+    queue_receivers: int
+    """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; one begins, and a back-log starts more."""
+    queue_wait: int | str
+    """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
+    queue_duplicates: Literal["COUNT", "DROP"]
+    """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
+    passed on or dropped."""
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str

@@ -6,7 +6,7 @@ from ..times import epoch_ms
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.text(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, DYNAMODB_STREAMS, or a plugin's name (P5).",
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name (P5).",
     "POLLING",
     argument="publisher",
 )

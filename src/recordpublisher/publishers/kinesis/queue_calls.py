@@ -1,0 +1,26 @@
+"""The calls about queues, which the SDKs that the constraints allow do not know: signed and sent by us, to hosts of their own."""
+
+import re
+
+QUEUE_CALLS = {
+    "CreateQueue": "control",
+    "DescribeQueue": "control",
+    "ListQueues": "control",
+    "ReceiveQueueRecords": "data",
+    "AcknowledgeQueueRecords": "data",
+    "UpdateQueueRecordsVisibility": "data",
+    "ReceiveDeadLetterQueueRecords": "data",
+    "UpdateDeadLetterQueueRecordsVisibility": "data",
+    "RestoreDeadLetterQueueRecords": "data",
+}
+"""And which host of a queue serves each."""
+_REGIONAL = re.compile(r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)")
+
+
+def queue_url(kinesis_url: str, api: str, queue_arn: str | None) -> str:
+    """Where a call goes, by the rules of botocore 1.44.8, where the others go to `kinesis_url`: to the same, if that is not of AWS."""
+    regional = _REGIONAL.fullmatch(kinesis_url)
+    if regional is None:
+        return kinesis_url
+    of_queue = "" if queue_arn is None else f"{queue_arn.rpartition('/')[2]}.{QUEUE_CALLS[api]}-"
+    return f"https://{of_queue}kinesis-queues{regional['fips'] or ''}.{regional['rest']}"

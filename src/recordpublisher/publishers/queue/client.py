@@ -1,0 +1,141 @@
+"""QueueClient: a KinesisClient with the calls about one queue; a record that cannot be settled is no error of its call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import FatalKinesisError, TransientError
+from ..kinesis.client import KinesisClient
+from ..kinesis.error_mapping import reject_malformed
+from ..kinesis.listing import server_time_ms_or_none
+
+MOST_ENTRIES = 10
+"""Records of a receive, and entries of an acknowledgement (API reference)."""
+
+
+class QueueDescription(NamedTuple):
+    """A queue as it is listed."""
+
+    name: str
+    arn: str
+    status: str
+
+
+class _QueueRecord(msgspec.Struct):
+    """A record as it is received; its data comes as base64."""
+
+    ReceiptHandle: str
+    RecordId: str
+    Data: bytes
+    ApproximateArrivalTimestamp: float
+    ReceiveCount: int
+    PartitionKey: str | None = None
+
+
+class ReceivedRecord(NamedTuple):
+    """A record with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+
+    handle: str
+    record_id: str
+    data: bytes
+    arrival: float
+    receives: int
+    partition_key: str | None
+
+
+class QueueClient(KinesisClient):
+    """The calls about queues, by their ARNs. Nothing is retried here."""
+
+    last_response_ms: int | None = None
+    """The service's clock at its last response, in whole seconds (epoch ms)."""
+
+    async def create_queue(
+        self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
+    ) -> QueueDescription:
+        """Create a queue; it is CREATING for some seconds. `start`: its StartingPosition."""
+        return await self._described(
+            "CreateQueue",
+            QueueName=name,
+            StreamConfigurationList=[{"StreamARN": stream_arn, "StartingPosition": start}],
+            QueueAttributes={"VisibilityTimeoutSeconds": visibility_seconds},
+        )
+
+    async def describe_queue(self, arn: str) -> QueueDescription:
+        """A queue. Raises: ResourceNotFoundError without one."""
+        return await self._described("DescribeQueue", QueueARN=arn)
+
+    async def queues_of(self, stream_arn: str) -> list[QueueDescription]:
+        """Every queue of a stream."""
+        asked: dict[str, Any] = {"StreamFilter": [{"StreamARN": stream_arn}]}
+        queues: list[QueueDescription] = []
+        while True:
+            response = await self._call_queue("ListQueues", **asked)
+            with reject_malformed("ListQueues"):
+                queues += map(_description, response["QueueSummaries"])
+            following = response.get("NextToken")
+            if following is None:
+                return queues
+            if following == asked.get("NextToken"):
+                raise TransientError("ListQueues", "MalformedResponse", "the same page comes again and again")
+            asked["NextToken"] = following
+
+    async def receive(
+        self, arn: str, wait_seconds: int, visibility_seconds: int, *, are_dead: bool = False
+    ) -> list[ReceivedRecord]:
+        """At most ten records, which are hidden from others then; none when none became visible. `are_dead`: dead letters."""
+        api = "ReceiveDeadLetterQueueRecords" if are_dead else "ReceiveQueueRecords"
+        response = await self._call_queue(
+            api,
+            QueueARN=arn,
+            Limit=MOST_ENTRIES,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeoutSeconds=visibility_seconds,
+        )
+        with reject_malformed(api):
+            decoded = msgspec.convert(response["QueueRecords"], list[_QueueRecord])
+            return [
+                ReceivedRecord(
+                    r.ReceiptHandle, r.RecordId, r.Data, r.ApproximateArrivalTimestamp, r.ReceiveCount, r.PartitionKey
+                )
+                for r in decoded
+            ]
+
+    async def settle(
+        self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
+    ) -> dict[str, str]:
+        """Acknowledge, restore, or change the visibility: ten a call, at the same time. Returns the error code of each handle that failed.
+
+        Raises: KinesisError of a call.
+        """
+        more = {} if visibility_seconds is None else {"VisibilityTimeoutSeconds": visibility_seconds}
+        entries = [{"ReceiptHandle": handle, **more} for handle in handles]
+        parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
+        failed: dict[str, str] = {}
+        for response in await asyncio.gather(*[self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]):
+            with reject_malformed(api):
+                failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
+        return failed
+
+    async def _described(self, api: str, **parameters: Any) -> QueueDescription:
+        response = await self._call_queue(api, **parameters)
+        with reject_malformed(api):
+            return _description(response["QueueDescription"])
+
+    async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
+        try:
+            response = await self._call(api, **parameters)
+        except FatalKinesisError as error:
+            if error.code in ("UnknownOperationException", "InvalidAction"):
+                error.add_note("this endpoint or region has no queues")
+            raise
+        self.last_response_ms = server_time_ms_or_none(response)
+        return response
+
+
+def _description(described: dict[str, Any]) -> QueueDescription:
+    """Raises: KeyError, TypeError for one that is not as documented."""
+    return msgspec.convert([described["QueueName"], described["QueueARN"], described["QueueStatus"]], QueueDescription)

@@ -1,0 +1,66 @@
+"""Where the calls about queues go, and that both transports make them without an SDK that knows them, over a socket."""
+
+import asyncio
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
+from recordpublisher.publishers.errors import ResourceNotFoundError
+from recordpublisher.publishers.kinesis.queue_calls import queue_url
+from recordpublisher.publishers.queue.client import QueueClient
+
+ARN = "arn:aws:kinesis:eu-west-1:000000000000:queue/0a1b2c"
+
+
+@pytest.mark.parametrize(
+    ("url", "api", "arn", "expected"),
+    [  # botocore 1.44.8, endpoint-rule-set-1
+        (
+            "https://kinesis.eu-west-1.amazonaws.com/",
+            "ListQueues",
+            None,
+            "https://kinesis-queues.eu-west-1.amazonaws.com/",
+        ),
+        (
+            "https://kinesis.eu-west-1.amazonaws.com",
+            "ReceiveQueueRecords",
+            ARN,
+            "https://0a1b2c.data-kinesis-queues.eu-west-1.amazonaws.com",
+        ),
+        (
+            "https://kinesis-fips.us-east-1.amazonaws.com",
+            "DescribeQueue",
+            ARN,
+            "https://0a1b2c.control-kinesis-queues-fips.us-east-1.amazonaws.com",
+        ),
+        ("http://127.0.0.1:4567/", "ReceiveQueueRecords", ARN, "http://127.0.0.1:4567/"),
+    ],
+)
+def test_queues_have_hosts_of_their_own(url, api, arn, expected):
+    assert queue_url(url, api, arn) == expected
+
+
+@pytest.mark.parametrize("http_client", ["OWN", "SDK"])
+async def test_both_transports_make_the_calls(http_client):
+    with serve_in_thread() as served:
+        properties = rp.Properties({**served.properties(), "aws.http.client": http_client})
+        async with QueueClient(properties) as client:
+            mode = {"StreamMode": "ON_DEMAND"}
+            await client._call("CreateStream", StreamName="orders", StreamModeDetails=mode)
+            arn = await client.stream_arn("orders")
+            served.call(served.endpoint.account.find, "orders").put(b"\xff data", "k")
+            made = await client.create_queue("work", arn, {"Type": "TRIM_HORIZON"}, 30)
+            while (await client.describe_queue(made.arn)).status != "ACTIVE":  # noqa: ASYNC110 - as a person would
+                await asyncio.sleep(0.05)
+            (record,) = await client.receive(made.arn, 1, 30)
+
+            assert (record.data, record.partition_key, record.receives) == (b"\xff data", "k", 1)
+            assert await client.settle("UpdateQueueRecordsVisibility", made.arn, [record.handle], 0) == {}
+            (again,) = await client.receive(made.arn, 1, 30)
+            assert (again.record_id, again.receives) == (record.record_id, 2)
+            assert set(await client.settle("AcknowledgeQueueRecords", made.arn, [record.handle])) == {record.handle}
+            assert await client.settle("AcknowledgeQueueRecords", made.arn, [again.handle]) == {}
+            assert [queue.name for queue in await client.queues_of(arn)] == ["work"]
+            with pytest.raises(ResourceNotFoundError):
+                await client.describe_queue(made.arn + "x")
