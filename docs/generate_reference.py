@@ -18,7 +18,8 @@ import typer
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS, PeerOption
 

@@ -43,7 +43,7 @@ def hook(function: Any) -> str:
 def _call(name: str, thing: Any) -> list[str]:
     """How it is called, unless only a subclass is made, or the words below say it: by its fields, or by naming a function."""
     fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
-    if fields and fields <= _attribute_words(Path(inspect.getfile(thing)), thing.__name__).keys():
+    if fields and fields <= {*_attribute_words(Path(inspect.getfile(thing)), thing.__name__), *_measured(thing)}:
         return []
     signature = _signature(name, thing, 110)
     if "Takes the arguments of `" in (inspect.getdoc(thing) or ""):
@@ -61,11 +61,10 @@ def _alias_words(name: str) -> str:
 def _members(owner: type) -> Iterator[str]:
     """Public methods, properties and documented attributes that the class itself defines."""
     attributes = _attribute_words(Path(inspect.getfile(owner)), owner.__name__)
-    measured = [name for name, words in attributes.items() if words.startswith(("Counter:", "Gauge:"))]
-    if measured:
+    if measured := _measured(owner):
         yield f"- counters and gauges: {', '.join(f'`{name}`' for name in measured)}; see [metrics](../metrics.md)"
     for name, words in attributes.items():
-        if not name.startswith("_") and name not in measured:
+        if not name.startswith("_"):
             yield f"- `{name}`: {first_sentence(words)}"
     for name, member in vars(owner).items():
         if name.startswith(("_", "test_")) or name in attributes or _is_explained_above(owner, name):
@@ -75,6 +74,12 @@ def _members(owner: type) -> Iterator[str]:
         elif isinstance(member, (staticmethod, classmethod)) or inspect.isfunction(member):
             function = getattr(owner, name)
             yield f"- `{_signature(name, function)}`: {first_sentence(inspect.getdoc(function))}"
+
+
+def _measured(owner: type) -> list[str]:
+    """The fields that are metrics."""
+    fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
+    return [field.name for field in fields if "description" in field.metadata]
 
 
 def _is_explained_above(owner: type, name: str) -> bool:

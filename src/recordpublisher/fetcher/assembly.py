@@ -20,9 +20,9 @@ from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
 from .monitoring.alarm_monitor import AlarmMonitor
-from .monitoring.metric_views import SubtaskView
 from .monitoring.retention_periods import RetentionPeriods
 from .monitoring.status_log import StatusLogger
+from .monitoring.subtask_view import SubtaskView
 from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership

@@ -12,10 +12,10 @@ from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
 from .monitoring.metric_collection import collect_metrics
-from .monitoring.metric_views import SubtaskView
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
+from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome

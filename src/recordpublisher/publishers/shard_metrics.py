@@ -1,9 +1,18 @@
 """ShardMetrics: the counters and gauges of one shard's reads (A1). The fetcher's shard table owns and reports them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from .errors import ThrottledError
 from .records import RecordBatch
+
+
+def _counter(unit: str, description: str) -> Any:
+    return field(default=0, metadata={"type": "counter", "unit": unit, "description": description})
+
+
+def _gauge(unit: str, description: str) -> Any:
+    return field(default=0, metadata={"type": "gauge", "unit": unit, "description": description})
 
 
 @dataclass(slots=True)
@@ -12,52 +21,44 @@ class ShardMetrics:
 
     millis_behind_latest: int = -1
     """Gauge, ms behind the shard's tip at the last successful read; -1 before the first (as in Flink)."""
-    number_of_aggregated_records: int = 0
-    """Counter: Kinesis records read."""
-    number_of_deaggregated_records: int = 0
-    """Counter: user records read."""
-    bytes_read: int = 0
-    """Counter: payload bytes read."""
-    bytes_per_read: int = 0
-    """Gauge: payload bytes of the last successful read."""
-    reads: int = 0
-    """Counter: successful reads, empty ones included."""
-    retries: int = 0
-    """Counter: failed calls that were retried."""
-    throttles: int = 0
-    """Counter: calls refused by a limit."""
-    resubscribes: int = 0
-    """Counter: subscriptions opened after the first."""
-    subscriptions_taken_over: int = 0
-    """Counter: subscriptions that another caller took over (F10)."""
-    subscriptions_refused: int = 0
-    """Counter: calls to subscribe that were refused since the consumer is in use."""
-    iterator_refreshes: int = 0
-    """Counter: shard iterators replaced because of age or expiry."""
-    foreign_sub_records: int = 0
-    """Counter: sub-records dropped because their hash key belongs to another shard (S4)."""
-    unchecked_sub_records: int = 0
-    """Counter: such sub-records that were kept, since the stream's record distribution is not known (S4)."""
-    retention_gaps: int = 0
-    """Counter: times that reading continued after records that had passed the stream's retention unread (S5)."""
-    retention_not_checked: int = 0
-    """Counter: restarts for which it is not known whether unread records had passed the stream's retention (S5)."""
-    skipped_records: int = 0
-    """Counter: records without a readable value or time that were skipped (S7)."""
-    dead_letters: int = 0
-    """Counter: records written to the dead-letter sink (S7)."""
-    future_event_times: int = 0
-    """Counter: event times too far ahead of their arrival to move the watermark (W12)."""
-    unacknowledged: int = 0
-    """Gauge: records that were received of a source without positions, and are neither acknowledged nor given up."""
-    failed_acknowledgements: int = 0
-    """Counter: records whose acknowledgement, or longer or shorter visibility, failed: they come again."""
-    duplicates: int = 0
-    """Counter: records that were received again."""
+    number_of_aggregated_records: int = _counter("records", "Kinesis records read")
+    number_of_deaggregated_records: int = _counter("records", "user records read, after de-aggregation")
+    bytes_read: int = _counter("bytes", "payload read")
+    bytes_per_read: int = _gauge("bytes", "payload of the last read")
+    reads: int = _counter("reads", "successful reads, including empty ones")
+    retries: int = _counter("calls", "failed and retried")
+    throttles: int = _counter("calls", "throttled")
+    resubscribes: int = _counter("subscriptions", "opened after the first (fan-out)")
+    subscriptions_taken_over: int = _counter("subscriptions", "taken over by another caller")
+    subscriptions_refused: int = _counter("calls", "refused: consumer in use")
+    iterator_refreshes: int = _counter("iterators", "replaced because of age or expiry (polling)")
+    foreign_sub_records: int = _counter(
+        "records", "sub-records dropped because their hash key belongs to another shard"
+    )
+    unchecked_sub_records: int = _counter(
+        "records", "such sub-records kept, since the stream's record distribution is not known"
+    )
+    retention_gaps: int = _counter("gaps", "reading continued after records that passed the stream's retention unread")
+    retention_not_checked: int = _counter(
+        "times", "it could not be checked whether records passed the retention unread"
+    )
+    skipped_records: int = _counter(
+        "records", "skipped: no valid value or event time, or rejected by the sink (`flink.deserializer.error=SKIP`)"
+    )
+    dead_letters: int = _counter(
+        "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
+    )
+    future_event_times: int = _counter(
+        "records", "with an event time too far ahead of their arrival to move the watermark"
+    )
+    unacknowledged: int = _gauge(
+        "records", "received from a queue, and neither acknowledged nor given up; 0 where the source has positions"
+    )
+    failed_acknowledgements: int = _counter("records", "not acknowledged, or not kept from others: they come again")
+    duplicates: int = _counter("records", "received again from a queue, of those that are remembered")
     last_failure: Exception | None = None
     """The error of the last call, while it is tried again; None after a successful read."""
-    subscribed: int = 0
-    """Gauge: 1 while a fan-out subscription is open."""
+    subscribed: int = _gauge("0 or 1", "1 while a fan-out subscription is open")
 
     def count_read(self, batch: RecordBatch) -> None:
         """Count the batch of a successful read."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.plugins.metrics.exported_metrics import EXPORTED_SHARD_METRICS, EXPORTED_SUBTASK_METRICS
 
 EXPORTED = {(one.scope, one.source): one for one in (*EXPORTED_SUBTASK_METRICS, *EXPORTED_SHARD_METRICS)}

@@ -5,8 +5,8 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 
 from ..metric_types import Metric, V
-from .metric_definitions import SHARD_METRICS, SUBTASK_METRICS
-from .metric_views import ShardView, SubtaskView
+from .shard_view import SHARD_METRICS, ShardView
+from .subtask_view import SUBTASK_METRICS, SubtaskView
 
 
 def metric_values(table: tuple[Metric[V], ...], view: V) -> dict[str, Any]:

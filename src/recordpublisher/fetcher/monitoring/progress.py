@@ -3,7 +3,8 @@
 import msgspec
 
 from ..sink import Unfinished
-from .metric_views import SubtaskView, millis_behind_latest
+from .shard_view import millis_behind_latest
+from .subtask_view import SubtaskView
 
 
 class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):

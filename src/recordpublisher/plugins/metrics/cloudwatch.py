@@ -13,8 +13,9 @@ import msgspec
 from msgspec import structs
 
 from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.metrics import (

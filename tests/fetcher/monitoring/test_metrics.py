@@ -3,7 +3,8 @@
 from dataclasses import fields
 
 from recordpublisher.fetcher.metric_types import MetricType
-from recordpublisher.fetcher.monitoring.metric_definitions import SHARD_METRICS, SUBTASK_METRICS
+from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
+from recordpublisher.fetcher.monitoring.subtask_view import SUBTASK_METRICS
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 A1_SHARD = [

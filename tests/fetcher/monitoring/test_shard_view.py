@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.monitoring.metric_views import ShardView
+from recordpublisher.fetcher.monitoring.shard_view import ShardView
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.publishers.positions import StartingPosition
 

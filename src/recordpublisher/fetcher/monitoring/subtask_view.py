@@ -1,0 +1,204 @@
+"""SubtaskView: the metrics of one subtask (A1)."""
+
+from dataclasses import dataclass
+
+from ..checkpoints.checkpoint_scheduler import CheckpointTimes
+from ..coordination.watermark_tracker import WatermarkTracker
+from ..leases.lease_counts import LeaseCounts
+from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
+from ..pipeline.emitter import Emitter
+from ..pipeline.read_intake import ReadIntake
+from ..pipeline.suspension import SuspensionDetector
+from ..shards.shard_entry import ShardEntry
+from ..shards.shard_table import ShardTable
+from ..watermarks.alignment import Alignment
+from .alarm_monitor import AlarmMonitor
+from .retention_periods import RetentionPeriods
+from .shard_view import millis_behind_latest
+from .workers_wanted import WorkersWanted
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """The parts of a fetcher that these metrics are read from. Without a group (STATIC assignment) those of leases are 0 or not known."""
+
+    table: ShardTable
+    tracker: WatermarkTracker
+    alignment: Alignment
+    emitter: Emitter
+    intake: ReadIntake
+    alarm_monitor: AlarmMonitor
+    retention: RetentionPeriods
+    suspension: SuspensionDetector
+    checkpoints: CheckpointTimes
+    leases: LeaseCounts
+    wanted: WorkersWanted
+
+    @property
+    def entries(self) -> list[ShardEntry]:
+        """Every shard that the subtask owns."""
+        return list(self.table)
+
+    def observe_load(self, now_ms: int) -> None:
+        """Now and then, in a group: how far its shards are behind, and what it has written."""
+        if self.tracker.worker is None:
+            return
+        lags_ms = {entry.key: millis_behind_latest(entry, now_ms) for entry in self.table if entry.is_open}
+        self.wanted.observe(lags_ms, self.emitter.records)
+
+    @metric(GAUGE, "epoch ms")
+    def local_watermark(self) -> int | None:
+        """The last watermark that the sink received."""
+        return self.emitter.local_watermark.value
+
+    @metric(GAUGE, "epoch ms")
+    def global_watermark(self) -> int | None:
+        """The last known global watermark."""
+        return self.alignment.global_watermark
+
+    @metric(TEXT)
+    def blocking_shard(self) -> str | None:
+        """The shard with this subtask's lowest watermark, for which the others wait, as `stream/shard-id`."""
+        return self.alignment.blocking_shard
+
+    @metric(GAUGE, "subtask")
+    def blocking_subtask(self) -> int | None:
+        """The subtask with the lowest watermark, for which the others wait, if the tracker knows it."""
+        return self.tracker.lowest_subtask()
+
+    @metric(TEXT)
+    def worker(self) -> str | None:
+        """The name of this process in its group (`flink.shard.assignment=ELASTIC`); null: without a group."""
+        return self.tracker.worker
+
+    @metric(GAUGE, "ms")
+    def tracker_response_age_ms(self) -> int | None:
+        """Since the tracker's last response; 0 inside one process."""
+        return self.tracker.response_age_ms
+
+    @metric(GAUGE, "ms")
+    def watermark_stalled_ms(self) -> int:
+        """For how long the global watermark did not rise while records were written or held back."""
+        return self.alarm_monitor.watermark_stalled_ms
+
+    @metric(GAUGE, "ms")
+    def loop_lag_ms(self) -> int:
+        """How late the last tick of the event loop was: a busy loop, a starved or a suspended process."""
+        return self.suspension.lag_ms
+
+    @metric(COUNTER, "records")
+    def records(self) -> int:
+        """Written to the sink."""
+        return self.emitter.records
+
+    @metric(GAUGE, "ms")
+    def checkpoint_age_ms(self) -> int | None:
+        """Since the last checkpoint was stored."""
+        return self.checkpoints.age_ms
+
+    @metric(GAUGE, "ms")
+    def checkpoint_running_ms(self) -> int:
+        """Since the oldest checkpoint began that is not stored, 0 while there is none; it grows while the store or the sink does not
+        answer."""
+        return self.checkpoints.running_ms
+
+    @metric(GAUGE, "bytes")
+    def budget_used_bytes(self) -> int:
+        """Queued or reserved, as held in memory."""
+        return self.intake.used_bytes
+
+    @metric(GAUGE, "shards")
+    def shards(self) -> int:
+        """Owned, ended ones included."""
+        return len(self.entries)
+
+    @metric(GAUGE, "shards")
+    def open_shards(self) -> int:
+        """Being read, or read to their end with records still queued."""
+        return sum(entry.is_open for entry in self.entries)
+
+    @metric(GAUGE, "shards")
+    def idle_shards(self) -> int:
+        """Open and idle."""
+        return sum(entry.is_open and entry.reading.is_idle for entry in self.entries)
+
+    @metric(GAUGE, "shards")
+    def held_shards(self) -> int:
+        """Held back by alignment: the next record is above the emit limit."""
+        return sum(entry.status.is_held for entry in self.entries)
+
+    @metric(GAUGE, "shards")
+    def excluded_shards(self) -> int:
+        """So far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)."""
+        return sum(entry.status.is_excluded for entry in self.entries)
+
+    @metric(GAUGE, "ms")
+    def alignment_lag_ms(self) -> int | None:
+        """How far the shard with the highest watermark is above the global one; much more than the lookahead: one shard blocks the
+        others."""
+        return self.alignment.lag_ms
+
+    @metric(COUNTER, "records")
+    def late_after_idle(self) -> int:
+        """Below the global watermark only because their shard was idle or excluded."""
+        return sum(entry.emission.late_after_idle for entry in self.entries)
+
+    @metric(COUNTER, "records")
+    def late_after_takeover(self) -> int:
+        """ELASTIC: below the global watermark because a worker was sealed: what it had not stored is read again, and written."""
+        return sum(entry.emission.late_after_takeover for entry in self.entries)
+
+    @metric(GAUGE, "alarms")
+    def alarms(self) -> int:
+        """Active, including those for shards of other subtasks."""
+        return len(self.alarm_monitor.active_alarms)
+
+    @metric(COUNTER, "shards")
+    def leases_taken(self) -> int:
+        """ELASTIC: shards that this process took, from others or from nobody."""
+        return self.leases.taken
+
+    @metric(COUNTER, "shards")
+    def leases_given(self) -> int:
+        """ELASTIC: shards that went from this process to others before they ended."""
+        return self.leases.given
+
+    @metric(COUNTER, "workers")
+    def workers_sealed(self) -> int:
+        """ELASTIC: workers that this process found silent for the lease duration; their shards go to others."""
+        return self.leases.sealed
+
+    @metric(COUNTER, "times")
+    def worker_replaced(self) -> int:
+        """ELASTIC: how often others have replaced the worker of this process: a commit was refused, what it had not stored is read
+        again."""
+        return self.leases.replaced
+
+    @metric(COUNTER, "records")
+    def in_flight_when_replaced(self) -> int:
+        """ELASTIC: records that the sink was writing when this process learned that its worker was replaced: others may write them too."""
+        return self.leases.in_flight
+
+    @metric(GAUGE, "shards")
+    def withheld_shards(self) -> int:
+        """ELASTIC: shards that another worker should have given up and has not, although it sends heartbeats; one process counts them."""
+        return sum(map(len, self.leases.withheld.values()))
+
+    @metric(GAUGE, "shards")
+    def unowned_shards(self) -> int:
+        """ELASTIC: shards of the group that could be read and that no process reads, when this process last looked."""
+        return self.leases.unowned
+
+    @metric(GAUGE, "ms")
+    def unowned_ms(self) -> int:
+        """ELASTIC: for how long this process has seen the longest of them without a reader."""
+        return round(self.leases.unowned_seconds * 1000)
+
+    @metric(GAUGE, "workers")
+    def workers_wanted(self) -> float | None:
+        """ELASTIC: this process's part of the number of workers that the group should have: add those of all processes up."""
+        return None if self.tracker.worker is None else round(self.wanted.part, 2)
+
+
+SUBTASK_METRICS: tuple[Metric[SubtaskView], ...] = metrics_of(SubtaskView)
+"""The reference page is generated from them, and exporters follow."""
