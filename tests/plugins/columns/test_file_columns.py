@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import pytest
+
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
@@ -45,6 +47,11 @@ def test_fields_of_a_type_are_columns_and_the_payload_is_none():
     assert columns.schema.names[:3] == ["price", "amount", "stream"]
     assert rows.select(["price", "amount"]).to_pylist() == [{"price": 1.5, "amount": 1}, {"price": 2.0, "amount": 3}]
     assert not {"data", "value"} & set(rows.schema.names)
+
+
+@pytest.mark.parametrize("kind", [bytes, str, dict, list[int], Order | int, object])
+def test_a_type_without_fields_leaves_the_payload(kind):
+    assert FileColumns(kind).schema == FileColumns().schema
 
 
 def test_only_the_record_that_has_no_place_is_rejected_and_the_others_keep_their_order():

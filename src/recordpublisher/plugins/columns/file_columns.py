@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+from msgspec import inspect
 
-from recordpublisher.consumer.typed_values import plain_value
+from recordpublisher.consumer.typed_values import fields_of, plain_value
 from recordpublisher.publishers.errors import DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
@@ -21,15 +22,15 @@ _VALUE = pa.field("value", pa.string())
 
 
 class FileColumns:
-    """The columns of frames: the fields of a type and the metadata; without a type the columns of Spark, with `data`.
+    """The columns of frames: the fields of a type and the metadata; without a type that has fields the columns of Spark, with `data`.
 
     Then a last column `value` has deserialised values as JSON text; it is null where there are none.
     """
 
     def __init__(self, value_type: Any = None) -> None:
         """Raises: ConfigurationError that names a field without an Arrow type."""
-        self._columns = frame_columns(value_type)
-        self._has_text = value_type is None
+        self._has_text = value_type is None or not fields_of(inspect.type_info(value_type))
+        self._columns = frame_columns(None if self._has_text else value_type)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: Rejected) -> list[pa.RecordBatch]:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.local import LocalKinesis
 
 from fakes.batches import batch
 
@@ -39,3 +40,17 @@ async def test_by_option_the_payload_is_kept_with_the_value_as_text(tmp_path):
 async def test_files_cannot_be_sorted_by_what_is_no_column(tmp_path):
     with pytest.raises(rp.ConfigurationError, match="some of the columns price, stream"):
         await written(tmp_path, **{"flink.sink.parquet.sort": "amount"})
+
+
+async def test_a_job_without_a_type_keeps_the_payload(tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        endpoint.stream("orders").put(b"a", "key")
+        given = {
+            "flink.sink": "parquet",
+            "flink.sink.parquet.path": str(tmp_path),
+            "flink.stream.initpos": "TRIM_HORIZON",
+        }
+        async with rp.DataFetcher("orders", {**endpoint.properties(), **given}) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+    (file,) = tmp_path.rglob("*.parquet")
+    assert pq.read_table(file, partitioning=None)["data"].to_pylist() == [b"a"]
