@@ -19,6 +19,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from conformance.skipped_rows import SkippedRows
+from first_compilation import compile_part
 from random_inputs import inputs
 
 settings.register_profile(
@@ -85,8 +86,9 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Leave thousands of tests, and all that they import, to no later garbage collection: each looked at them again."""
+    compile_part(session.config)
     gc.disable()
     result = yield
     gc.freeze()

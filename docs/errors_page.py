@@ -207,7 +207,10 @@ def subject_of(error: str, path: str) -> Subject:
 
 
 def _made_in(file: Path) -> Iterator[tuple[str, str]]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    source = file.read_text(encoding="utf-8")
+    if "Error(" not in source:
+        return
+    tree = ast.parse(source)
     for node in ast.walk(tree):
         name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and name in OWN and node.args:

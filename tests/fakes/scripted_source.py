@@ -101,7 +101,7 @@ class ScriptedPublisher(RecordPublisher):
             if scripted.shard.key in source.silent:
                 continue
             stop = min(self._next + source.per_read, len(scripted.times))
-            numbered = list(enumerate(scripted.times))[self._next : stop]
+            numbered = [(number, scripted.times[number]) for number in range(self._next, stop)]
             is_end = scripted.closed and stop == len(scripted.times)
             batch = self._batch(numbered, len(scripted.times) - stop, is_end)
             if source.travel:

@@ -126,7 +126,7 @@ def test_a_listing_older_than_the_state_is_repeated(is_closed):
 
 
 def test_a_tip_seen_in_time_is_no_gap():  # S5
-    source, sink = ScriptedSource(), RecordingSink()
+    source, sink = ScriptedSource(latency=5.0), RecordingSink()
     source.add("a", 1, 2)
 
     async def state():

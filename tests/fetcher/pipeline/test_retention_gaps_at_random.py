@@ -15,6 +15,7 @@ from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.fetcher_over_transport import fetcher_over
 from fakes.scripted_source import RecordingSink
+from random_inputs import inputs
 
 SEEDS = 30
 HOUR = 3_600.0
@@ -116,9 +117,10 @@ class Schedule:
         assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("first", [0, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(10, SEEDS, 10))])
 def test_nothing_is_lost_without_a_count_and_nothing_is_counted_without_cause(first):
-    for seed in range(first, first + 10):
+    for seed in range(first, first + (10 if first else inputs(10, 4))):
         try:
             run_virtual(Schedule(seed).run())
         except Exception as error:

@@ -64,7 +64,7 @@ async def _delivered(publisher: str, troubled: tuple[int, ...], properties: dict
     sink = CountingSink()
     fetcher = fetcher_over(MemoryTransport(account), given, sink, VirtualClock())
     await fetcher.open()
-    running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=60)))
+    running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=30)))
     for number in range(ROUNDS):
         await asyncio.sleep(0.5)
         for index, shard in enumerate(stream.open_shards):

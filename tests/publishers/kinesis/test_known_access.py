@@ -39,9 +39,16 @@ class NotSentError(Exception):
     """The request was built."""
 
 
-async def url_of_the_sdk(region, api, parameters):
-    """Where the SDK would send a call."""
+@pytest.fixture(scope="module")
+def models():
+    """The SDK's models and endpoints, which each session would read anew."""
+    return AioSession().get_component("data_loader")
+
+
+async def urls_of_the_sdk(models, region, api, *calls):
+    """Where the SDK would send a call with each of these parameters."""
     session = AioSession()
+    session.register_component("data_loader", models)
     session.set_credentials("key", "secret")
     urls = []
 
@@ -52,9 +59,10 @@ async def url_of_the_sdk(region, api, parameters):
     config = AioConfig(retries={"total_max_attempts": 1})
     async with session.create_client("kinesis", region_name=region, config=config) as client:
         client.meta.events.register("before-send.kinesis.*", note)
-        with pytest.raises(NotSentError):
-            await client._make_api_call(api, parameters)
-    return urls[0]
+        for parameters in calls:
+            with pytest.raises(NotSentError):
+                await client._make_api_call(api, parameters)
+    return urls
 
 
 FURTHER = {
@@ -66,14 +74,14 @@ FURTHER = {
 
 @pytest.mark.parametrize("partition", REGIONS)
 @pytest.mark.parametrize("api", CALLS)
-async def test_calls_go_where_the_sdk_sends_them(partition, api):
+async def test_calls_go_where_the_sdk_sends_them(partition, api, models):
     region = REGIONS[partition]
     arn = f"arn:{partition}:kinesis:{region}:123456789012:stream/orders"
     by_name = {} if api == "GetRecords" else {"StreamName": "orders"}
+    calls = [{**FURTHER.get(api, {}), **named} for named in (by_name, {"StreamARN": arn})]
     known = access(region=region)
 
-    assert known.url_of(None, api) == await url_of_the_sdk(region, api, {**FURTHER.get(api, {}), **by_name})
-    assert known.url_of(arn, api) == await url_of_the_sdk(region, api, {**FURTHER.get(api, {}), "StreamARN": arn})
+    assert [known.url_of(None, api), known.url_of(arn, api)] == await urls_of_the_sdk(models, region, api, *calls)
 
 
 @pytest.mark.parametrize(

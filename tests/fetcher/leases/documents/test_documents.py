@@ -20,8 +20,15 @@ KEYS = [f"{stream}/{shard}" for stream in ("orders", "a.b") for shard in ("shard
 keys = st.sampled_from(KEYS)
 times = st.none() | st.integers(-(10**15), 10**15)
 owned = st.builds(Lease, owner=st.sampled_from(["x", "y"]), epoch=st.integers(1, 99))
-# a shard's relatives are of its stream
-KIN = ("shardId-000000000012", "other")
+
+
+def kin_of(key):
+    """Parents of a shard: other shards of its stream."""
+    names = [f"{key.rpartition('/')[0]}/{shard}" for shard in ("shardId-000000000012", "other")]
+    return st.lists(st.sampled_from([name for name in names if name != key]), unique=True).map(tuple)
+
+
+KIN = {key: kin_of(key) for key in KEYS}
 streams = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
 jobs = st.none() | st.builds(
     GroupJob,
@@ -38,16 +45,10 @@ def tables(draw):
     leases = draw(st.dictionaries(keys, owned))
     for key in KEYS:
         if key not in leases and draw(st.booleans()):
-            stream = key.rpartition("/")[0]
-            kin = st.lists(st.sampled_from(KIN), unique=True).map(
-                lambda ids, key=key, stream=stream: tuple(
-                    f"{stream}/{each}" for each in ids if f"{stream}/{each}" != key
-                )
-            )
             if draw(st.booleans()):
-                leases[key] = Lease(None, draw(st.integers(0, 9)), True, draw(times), draw(kin))
+                leases[key] = Lease(None, draw(st.integers(0, 9)), True, draw(times), draw(KIN[key]))
             else:
-                leases[key] = Lease(parents=draw(kin), is_first=draw(st.booleans()))
+                leases[key] = Lease(parents=draw(KIN[key]), is_first=draw(st.booleans()))
     drained = draw(st.frozensets(st.sampled_from("xyz")))
     version, writer = draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"]))
     return LeaseTable(version, writer, draw(starts), leases, drained, draw(jobs))
