@@ -243,7 +243,7 @@ def test_a_fault_delivers_an_acknowledged_record_again(create, receive, settle, 
     first = receive(queue)
     assert settle("AcknowledgeQueueRecords", queue, first) == []
     again = receive(queue)
-    assert [record["RecordId"] for record in again] == [first[0]["RecordId"]]
+    assert [(record["RecordId"], record["ReceiveCount"]) for record in again] == [(first[0]["RecordId"], 1)]
     assert settle("AcknowledgeQueueRecords", queue, again) == []
     assert receive(queue) == []
 
