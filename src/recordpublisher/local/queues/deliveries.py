@@ -105,15 +105,22 @@ class Deliveries:
 
     def next_timeout_ms(self) -> int | None:
         """When a record becomes visible at the earliest, None if none is in flight."""
+        while self._timeouts and self._is_old(*self._timeouts[0]):
+            heappop(self._timeouts)
         return self._timeouts[0][0] if self._timeouts else None
+
+    def _is_old(self, visible_ms: int, key: Key) -> bool:
+        """Whether a record was acknowledged, or has another timeout now."""
+        delivery = self.unacknowledged.get(key)
+        return delivery is None or delivery.visible_ms != visible_ms
 
     def _end_timeouts(self, now_ms: int, max_receives: int | None) -> None:
         """Make visible again what is in flight no more; what was received too often becomes a dead letter."""
         while self._timeouts and self._timeouts[0][0] <= now_ms:
             visible_ms, key = heappop(self._timeouts)
-            delivery = self.unacknowledged.get(key)
-            if delivery is None or delivery.visible_ms != visible_ms:
+            if self._is_old(visible_ms, key):
                 continue
+            delivery = self.unacknowledged[key]
             delivery.is_dead |= max_receives is not None and delivery.receive_count >= max_receives
             self._visible[delivery.is_dead][key] = None
 
