@@ -71,3 +71,10 @@ def test_listing_may_start_after_a_shard(call):
 def test_an_unknown_stream_is_not_found(call):
     with pytest.raises(ApiError, match="ResourceNotFoundException"):
         call("ListShards", StreamName="missing")
+
+
+def test_a_page_has_a_thousand_shards_at_most(call):
+    call("CreateStream", StreamName="wide", ShardCount=1_001)
+    page = call("ListShards", StreamName="wide", MaxResults=5_000)
+    assert len(page["Shards"]) == 1_000
+    assert len(call("ListShards", NextToken=page["NextToken"])["Shards"]) == 1

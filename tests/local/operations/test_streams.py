@@ -171,3 +171,10 @@ def test_a_stream_that_is_missing_is_named_in_the_error_also_when_asked_for_by_a
     arn = "arn:aws:kinesis:us-east-1:000000000000:stream/wrong"
     with pytest.raises(ApiError, match="Stream wrong under account 000000000000 not found"):
         call("DescribeStream", StreamARN=arn)
+
+
+def test_a_page_has_a_hundred_streams_at_most(call):
+    for number in range(101):
+        call("CreateStream", StreamName=f"s{number:03}", ShardCount=1)
+    page = call("ListStreams", Limit=1_000)
+    assert (len(page["StreamNames"]), page["HasMoreStreams"]) == (100, True)

@@ -102,7 +102,7 @@ def test_an_endpoint_that_is_none_is_an_error():
         access({**PROPERTIES, "aws.endpoint": "localhost:4567"})
 
 
-@pytest.mark.parametrize("region", ["us-iso-east-1", "eusc-de-east-1", "mars-north-1"])
+@pytest.mark.parametrize("region", ["us-iso-east-1", "eu-isoe-west-1", "mars-north-1"])
 def test_regions_of_other_partitions_are_left_to_the_sdk(region):
     assert access(region=region) is None
 

@@ -46,7 +46,7 @@ from .machine import (
 from .own_source import OwnSource, has_own_source, own_source_of
 from .streams import StreamChecks, Use
 
-OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+OF_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws")
 """Endpoints that are known to have DryRun."""
 
 

@@ -16,6 +16,7 @@ from ..streams.shard import Shard
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import Stream
 
+MAX_SHARDS_PER_PAGE = 1000
 TOKEN_LIFETIME_MS = int(NEXT_TOKEN_SECONDS * 1000)
 
 
@@ -40,7 +41,7 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
     as_of = _as_of(account)
     shards = [shard for shard in shards if shard.epoch <= as_of or not shard.parents]
     shards = _kept(account, shards)
-    found = shards[: request.max_results]
+    found = shards[: min(request.max_results, MAX_SHARDS_PER_PAGE)]
     response: dict[str, object] = {"Shards": [shard.describe(as_of) for shard in found]}
     if len(found) < len(shards):
         response["NextToken"] = account.tokens.seal(

@@ -13,6 +13,7 @@ from ..streams.tags import TagSet
 from .settings import check_unused, describe_warm_throughput
 
 MAX_SHARDS_PER_PAGE = 100
+MAX_STREAMS_PER_PAGE = 100
 MAX_RETENTION_HOURS = 8760
 
 
@@ -80,7 +81,7 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
             raise invalid_argument("NextToken is invalid.")
         after = page.after
     names = (name for name in sorted(account.streams()) if name > after)
-    found = list(islice(names, request.limit))
+    found = list(islice(names, min(request.limit, MAX_STREAMS_PER_PAGE)))
     more = next(names, None) is not None
     token = {"NextToken": account.tokens.seal(StreamPage(found[-1]))} if more else {}
     summaries = [_summary(account.find(name)) for name in found]

@@ -29,6 +29,7 @@ from .plain_profile import plain_profile
 PARTITIONS = {
     "aws": (re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+"), "amazonaws.com"),
     "aws-cn": (re.compile(r"cn-[a-z]+-\d+"), "amazonaws.com.cn"),
+    "aws-eusc": (re.compile(r"eusc-de-[a-z]+-\d+"), "amazonaws.eu"),
     "aws-us-gov": (re.compile(r"us-gov-[a-z]+-\d+"), "amazonaws.com"),
 }
 """The regions of each partition, and the suffix of its hosts."""
