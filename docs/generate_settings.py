@@ -1,4 +1,7 @@
-"""Writes the typed keyword arguments (`rp.Settings`) from the table of properties. `make docs` runs it."""
+"""Writes what type checkers read: the keyword arguments (`rp.Settings`) from the table of properties, and the stub of the public names.
+
+`make docs` runs it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import recordpublisher as rp
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.publisher import (
     INITIAL_POSITION,
@@ -15,7 +19,9 @@ from recordpublisher.publishers.properties.groups.publisher import (
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
 from recordpublisher.publishers.properties.property_types import EXAMPLES
 
-FILE = Path(__file__).parents[1] / "src/recordpublisher/publishers/properties/generated/settings.py"
+PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
+FILE = PACKAGE / "publishers/properties/generated/settings.py"
+STUB = PACKAGE / "__init__.pyi"
 NUMBERS = {"int": "int", "double": "float", "boolean": "bool"}
 ARGUMENTS = {"streams", "streams_file", "streams_function", "sink", "deserializer"}
 """What `DataFetcher`, `stream` and `consume` take as arguments of their own, under the same name."""
@@ -83,5 +89,20 @@ def _type(declared: Property[Any]) -> str:
     return NUMBERS.get(declared.type_name, "str")
 
 
+STUB_HEAD = '''"""The public names, for type checkers. Written by `make docs` from `__init__.py`."""
+
+__version__: str
+
+from .plugins import spark as spark
+'''
+
+
+def stub() -> str:
+    """The stub of the package: an import for each public name."""
+    imports = [f"from {module} import {name} as {name}\n" for name, module in rp._MODULE_OF.items()]
+    return STUB_HEAD + "".join(imports)
+
+
 if __name__ == "__main__":
     FILE.write_text(content(), encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")

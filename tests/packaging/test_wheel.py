@@ -60,7 +60,7 @@ def test_nothing_generic_lands_on_the_top_level(names):
 
 
 def test_the_wheel_is_typed_and_has_its_licence_and_its_command(names):
-    assert "recordpublisher/py.typed" in names
+    assert {"recordpublisher/py.typed", "recordpublisher/__init__.pyi"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith("entry_points.txt") for name in names)
 

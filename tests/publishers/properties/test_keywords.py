@@ -27,6 +27,12 @@ def test_the_typed_keywords_are_those_of_the_table():
     assert set(Settings.__annotations__) - set(JobSettings.__annotations__) == made.ARGUMENTS
 
 
+def test_type_checkers_read_the_public_names():
+    made = generator()
+
+    assert made.STUB.read_text() == made.stub(), "run `make docs`"
+
+
 def test_every_property_of_the_table_has_a_keyword_of_its_own():
     script = """
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
