@@ -291,12 +291,13 @@ def test_a_limit_that_was_raised_is_read_before_a_record_is_refused():
     assert run_virtual(job()) == 1
 
 
-def test_a_limit_that_was_lowered_costs_the_large_record_and_no_other():
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_limit_that_was_lowered_costs_the_large_record_and_no_other(seconds):
     async def job():
         fake, failed = FakeKinesis(), []
         fake.summary = StreamSummary(2 * 2**20, distributes_by_key=True)
         async with a_sink(fake, fail_on_error=False, on_failure=failed.append) as sink:
-            await asyncio.sleep(60)
+            await asyncio.sleep(seconds)
             fake.summary = StreamSummary(2**20, distributes_by_key=True)
             fake.refuse_above_limit = True
             await put_numbers(sink, range(3))

@@ -48,6 +48,7 @@ class RecordLimit:
         self._retries = retries
         self._clock = clock
         self._read_at = -math.inf
+        self._reading = asyncio.Lock()
         self.max_bytes = DEFAULT_SUMMARY.max_record_bytes
         """Of data and key."""
 
@@ -62,6 +63,14 @@ class RecordLimit:
         """Read it, unless that was done lately: an account has 20 DescribeStreamSummary calls a second."""
         if self._clock.monotonic() - self._read_at >= MIN_DESCRIBE_INTERVAL_SECONDS:
             await self.read()
+
+    async def read_after_now(self) -> None:
+        """Return when it was read later than now, as soon as that may be done."""
+        asked_at = self._clock.monotonic()
+        async with self._reading:
+            if self._read_at <= asked_at:
+                await asyncio.sleep(self._read_at + MIN_DESCRIBE_INTERVAL_SECONDS - asked_at)
+                await self.read()
 
 
 class SendingPipeline:
@@ -193,7 +202,7 @@ class SendingPipeline:
         self._refresher.request_refresh(misrouted)
 
     async def _largest_record_now(self) -> int:
-        await self.limit.read_again()
+        await self.limit.read_after_now()
         return self.limit.max_bytes
 
     def _apply_shard_map(self, shard_map: ShardMap) -> None:
