@@ -1,5 +1,6 @@
 """ShardConsumer: runs a publisher, decorates batches once, returns positions, reports the shard's end."""
 
+import asyncio
 import weakref
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsume
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
+from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -201,11 +203,23 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
     [
         ([replace(batch(b"1"), read_position=None)], "Script gave 1 records of orders/shardId-0 without read_position"),
         ([batch(b"1"), batch(), batch(b"1")], "Script gave the records of orders/shardId-0 up to 1 twice"),
+        ([None], "Script gave None: a consumer takes a RecordBatch"),
     ],
 )
 async def test_records_that_would_come_again_for_ever_end_the_job(steps, message):  # P1
     with pytest.raises(PluginError, match=message):
         await run(*steps, RunResult.CANCELLED)
+
+
+async def test_a_publisher_that_never_waits_leaves_the_event_loop_to_others():
+    output = Output()
+    steps = [replace(batch(b"1"), read_position=SequenceNumber(str(number))) for number in range(50)]
+    running = asyncio.create_task(ShardConsumer(Script(*steps, RunResult.COMPLETE), decorator(), output).run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert 0 < len(output.batches) < 50
+    await running
+    assert len(output.batches) == 50
 
 
 class ReturnsNone(Script):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -179,6 +180,8 @@ class ShardConsumer:
         return result
 
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
+        if not isinstance(batch, RecordBatch):
+            raise PluginError(f"{type(self._publisher).__name__} gave {batch!r:.100}: a consumer takes a RecordBatch")
         self._children = batch.child_shards or self._children
         position = batch.read_position
         if self._deliveries is not None:
@@ -196,6 +199,7 @@ class ShardConsumer:
             self._publisher.set_read_budget(await putting)
         if self._deliveries is not None:
             await self._deliveries.wait_for_room()
+        await asyncio.sleep(0)  # a publisher that never waits leaves the event loop to the emitter and the other shards
         return position
 
     def _check_position(self, batch: RecordBatch) -> None:
