@@ -10,6 +10,7 @@ from typing import Any
 STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER = f"{STREAM}/consumer/billing:*"
 TARGET = "arn:aws:kinesis:us-east-1:123456789012:stream/copies"
+QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/*"
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/states"
 TABLE_STREAMS = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/*"
 BUCKET = "arn:aws:s3:::bucket"
@@ -98,6 +99,29 @@ CHANGES = (
     Action("dynamodb:GetShardIterator", (TABLE_STREAMS,), "where to read"),
     Action("dynamodb:GetRecords", (TABLE_STREAMS,), "the changes"),
 )
+OF_COMMAND = "only for `recordpublisher dead-letters --queue`"
+QUEUES = (
+    Action(
+        "kinesis:DescribeStreamSummary",
+        (STREAM,),
+        "finds the stream's ARN",
+        rare="only where the stream is given by name",
+    ),
+    Action("kinesis:ListQueues", ("*",), "finds the queue by its name", rare="only where the queue is given by name"),
+    Action(
+        "kinesis:CreateQueue", (QUEUE, STREAM), "creates the queue", rare="only when there is no queue of that name"
+    ),
+    Action(
+        "kinesis:DescribeQueue", (QUEUE,), "waits for the new queue", rare="only for a new queue, or one given by ARN"
+    ),
+    Action("kinesis:ReceiveQueueRecords", (QUEUE,), "receives"),
+    Action("kinesis:AcknowledgeQueueRecords", (QUEUE,), "acknowledges what is done"),
+    Action("kinesis:UpdateQueueRecordsVisibility", (QUEUE,), "keeps records that are worked on, and gives up others"),
+    Action("kinesis:ReceiveDeadLetterQueueRecords", (QUEUE,), "shows dead letters", rare=OF_COMMAND),
+    Action("kinesis:UpdateDeadLetterQueueRecordsVisibility", (QUEUE,), "puts back what was shown", rare=OF_COMMAND),
+    Action("kinesis:AcknowledgeDeadLetterQueueRecords", (QUEUE,), "discards dead letters", rare=OF_COMMAND),
+    Action("kinesis:RestoreDeadLetterQueueRecords", (QUEUE,), "replays dead letters", rare=OF_COMMAND),
+)
 OWN_TABLE = "only when there is no table: create it yourself, and leave this out"
 ITEMS = (
     Action("dynamodb:GetItem", (TABLE,), "reads"),
@@ -134,6 +158,7 @@ FEATURES = {
         "`EFO` with the registration `NONE` and the consumer's ARN.",
         (LIST_SHARDS, SUBSCRIBE, SETTINGS, DESCRIBE_GIVEN, *CHECKS, LIST_STREAMS),
     ),
+    "queue": Feature("Queues", "`QUEUE`, with a queue of the stream `orders` that the job may create.", QUEUES),
     "dynamodb-streams": Feature(
         "DynamoDB Streams", "`DYNAMODB_STREAMS`, for the changes of the table `orders`.", CHANGES
     ),

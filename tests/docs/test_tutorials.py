@@ -38,7 +38,7 @@ def test_the_page_shows_the_package_that_is_tested():
 
 def test_first_publisher(tmp_path):
     assert (
-        run_page(FIRST_PUBLISHER, tmp_path, {}, installed_package(FIRST_PUBLISHER, tmp_path, NOT_OF_THE_PACKAGE)) == 4
+        run_page(FIRST_PUBLISHER, tmp_path, {}, installed_package(FIRST_PUBLISHER, tmp_path, NOT_OF_THE_PACKAGE)) == 5
     )
 
 
@@ -57,6 +57,11 @@ def test_read_dynamodb_streams(tmp_path):
         dynamodb.close()
     finally:
         server.stop()
+
+
+def test_read_a_queue(tmp_path):
+    with serve_in_thread() as served:
+        assert run_page(ROOT / "docs/how-to/read-a-queue.md", tmp_path, {"http://127.0.0.1:4567": served.url}) == 2
 
 
 def test_the_job_that_calls_a_function_for_each_record_runs(tmp_path):

@@ -28,6 +28,9 @@ dead_letters = subcommands(
 )
 
 
+OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the queue that the job reads, in place of a sink.")]
+
+
 class Target(StrEnum):
     """Where letters are replayed."""
 
@@ -40,6 +43,7 @@ class Target(StrEnum):
 def list_letters(
     properties: JobProperties,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 100,
+    queue: OfQueue = False,
 ) -> None:
     """List the letters in the job's dead-letter sink (jsonl, parquet, sql, kinesis). The job may be running.
 
@@ -48,7 +52,7 @@ def list_letters(
 
     async def first() -> list[DeadLetter]:
         found: list[DeadLetter] = []
-        async with _letters(properties) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
+        async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
             async for chunk in chunks:
                 found += chunk[: limit - len(found)]
                 if len(found) == limit:
@@ -64,6 +68,7 @@ def list_letters(
 def show(
     properties: JobProperties,
     number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
+    queue: OfQueue = False,
 ) -> None:
     """Show a letter as JSON, with its payload: as text, or as base64 if it is none.
 
@@ -71,10 +76,8 @@ def show(
     """
 
     async def find() -> list[DeadLetter]:
-        async with _letters(properties) as letters:
-            return [
-                letter async for chunk in letters.chunks(is_replay=False) for letter in chunk if letter.number == number
-            ]
+        async with _letters(properties, queue) as letters, aclosing(letters.chunks(is_replay=False)) as chunks:
+            return [letter async for chunk in chunks for letter in chunk if letter.number == number]
 
     found = run_to_end(find())
     if not found:
@@ -94,11 +97,16 @@ def show(
 def replay(
     properties: JobProperties,
     to: Annotated[
-        Target, typer.Option("--to", help="The function of flink.sink=map, or the stream that each came from.")
-    ] = Target.HANDLER,
+        Target | None,
+        typer.Option(
+            "--to",
+            help="The function of flink.sink=map, or the stream that each came from. Default: handler; with --queue, back into the queue.",
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="SEQUENCE", help="Only this letter; may be repeated.")
     ] = None,
+    queue: OfQueue = False,
 ) -> None:
     """Replay every letter once, and keep what fails again. Exits with 1 if something did.
 
@@ -109,10 +117,13 @@ def replay(
     """
 
     async def run() -> int:
-        from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget
+        from recordpublisher.plugins.redrive.replay import DropTarget, HandlerTarget, StreamTarget
 
-        target = HandlerTarget(properties) if to is Target.HANDLER else StreamTarget(properties)
-        done, kept = await _replay(properties, target, only or ())
+        if to is None and queue:
+            done, kept = await _replay(properties, DropTarget(), only or (), queue, restores=True)
+        else:
+            target = StreamTarget(properties) if to is Target.STREAM else HandlerTarget(properties)
+            done, kept = await _replay(properties, target, only or (), queue)
         echo(f"Replayed: {done}. Failed again and kept: {kept}.")
         return kept
 
@@ -127,6 +138,7 @@ def drop(
     numbers: Annotated[
         list[str], typer.Argument(metavar="SEQUENCE...", help="Sequence numbers, as `list` shows them.")
     ],
+    queue: OfQueue = False,
 ) -> None:
     """Remove letters for good.
 
@@ -136,20 +148,25 @@ def drop(
     async def run() -> None:
         from recordpublisher.plugins.redrive.replay import DropTarget
 
-        done, _ = await _replay(properties, DropTarget(), numbers)
+        done, _ = await _replay(properties, DropTarget(), numbers, queue)
         echo(f"Dropped: {done}.")
 
     run_until_signal(run())
 
 
 async def _replay(
-    properties: Properties, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str]
+    properties: Properties,
+    target: HandlerTarget | StreamTarget | DropTarget,
+    only: Collection[str],
+    queue: bool,
+    *,
+    restores: bool = False,
 ) -> tuple[int, int]:
     """How many succeeded and failed. Raises: StateError when none has one of the numbers."""
     from recordpublisher.plugins.redrive.replay import replayed
 
     done, kept = 0, 0
-    async with _letters(properties) as letters, target:
+    async with _letters(properties, queue, restores=restores) as letters, target:
         async for count, failed in replayed(letters, target, only):
             done, kept = done + count, kept + len(failed)
             for letter, reason in failed:
@@ -164,10 +181,16 @@ def _missing(number: str) -> StateError:
 
 
 @asynccontextmanager
-async def _letters(properties: Properties) -> AsyncIterator[DeadLetters]:
-    from recordpublisher.plugins.redrive.letters import dead_letters_of
+async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[DeadLetters]:
+    letters: DeadLetters
+    if queue:
+        from recordpublisher.plugins.redrive.queue import QueueLetters
 
-    letters = dead_letters_of(properties)
+        letters = QueueLetters(properties, restores=restores)
+    else:
+        from recordpublisher.plugins.redrive.letters import dead_letters_of
+
+        letters = dead_letters_of(properties)
     try:
         yield letters
     finally:

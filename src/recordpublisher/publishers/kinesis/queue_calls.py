@@ -10,6 +10,7 @@ QUEUE_CALLS = {
     "AcknowledgeQueueRecords": "data",
     "UpdateQueueRecordsVisibility": "data",
     "ReceiveDeadLetterQueueRecords": "data",
+    "AcknowledgeDeadLetterQueueRecords": "data",
     "UpdateDeadLetterQueueRecordsVisibility": "data",
     "RestoreDeadLetterQueueRecords": "data",
 }

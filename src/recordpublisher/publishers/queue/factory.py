@@ -80,7 +80,7 @@ class QueueFactory(RecordPublisherFactory):
     ) -> QueueRecordPublisher:
         """Make a receiver; the queue keeps what was delivered, so there is no position."""
         return QueueRecordPublisher(
-            self._client(),
+            self.client(),
             await self.queue_arn(),
             shard,
             metrics,
@@ -119,7 +119,7 @@ class QueueFactory(RecordPublisherFactory):
             return f"{queue.name} is {queue.status}" if queue is not None else f"no queue {self._name()} yet"
 
         async def clock() -> str | None:
-            told = self._client().last_response_ms
+            told = self.client().last_response_ms
             return None if told is None else check_clock(self._clock.now_ms(), told)
 
         return {"kinesis:ListQueues": listed, "clock": clock}
@@ -130,7 +130,8 @@ class QueueFactory(RecordPublisherFactory):
         if client is not None:
             await client.close()
 
-    def _client(self) -> QueueClient:
+    def client(self) -> QueueClient:
+        """The client of all receivers; `close` closes it."""
         if self._own_client is None:
             self._own_client = QueueClient(self._properties, self._streams)
         return self._own_client
@@ -148,7 +149,7 @@ class QueueFactory(RecordPublisherFactory):
             await self.close()  # it is bound to this event loop
 
     async def _find(self, stream: str) -> QueueDescription | None:
-        name, client = self._name(), self._client()
+        name, client = self._name(), self.client()
         if _ARN.fullmatch(name):
             return await client.describe_queue(name)
         queues = await client.queues_of(await client.stream_arn(stream))
@@ -169,11 +170,11 @@ class QueueFactory(RecordPublisherFactory):
                 raise RecordPublisherError(f"queue {queue.name} is not ACTIVE after {ACTIVE_TIMEOUT_SECONDS:g} s")
             await asyncio.sleep(0.2 + policy.delay_seconds(attempt))
             attempt += 1
-            queue = await call_with_retries(partial(self._client().describe_queue, queue.arn), policy)
+            queue = await call_with_retries(partial(self.client().describe_queue, queue.arn), policy)
         return queue.arn
 
     async def _create_queue(self) -> QueueDescription:
-        client, properties = self._client(), self._properties
+        client, properties = self.client(), self._properties
         stream_arn, start = await client.stream_arn(self._stream()), _start_of(properties)
         try:
             return await client.create_queue(self._name(), stream_arn, start, properties.value(VISIBILITY_TIMEOUT))

@@ -1,0 +1,1 @@
+"""A third-party publisher: messages of Amazon SQS."""

@@ -1,0 +1,10 @@
+"""The hooks of this package."""
+
+from recordpublisher import hookimpl
+
+from .sqs import SqsFactory
+
+
+@hookimpl
+def recordpublisher_register_publishers(registry):
+    registry.add("SQS", SqsFactory)
