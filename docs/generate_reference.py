@@ -40,7 +40,7 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "WorkerPositions", "SinkMetric", "MetricType", "Checkpoint", "Unfinished", "MemorySink", "ReactiveSink",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint", "Unfinished", "MemorySink", "ReactiveSink",
             "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],

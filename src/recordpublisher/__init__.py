@@ -12,11 +12,12 @@ from typing import Any
 _NAMES = {
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
+    ".fetcher.committing_sink": "CommitNumber CommittingSink Staged",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",
     ".fetcher.monitoring.metrics_exporter": "MetricsExporter MetricsSource SubtaskHealth SubtaskMetrics",
-    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished WorkerPositions",
+    ".fetcher.sink": "Checkpoint Sink SinkContext Unfinished",
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",

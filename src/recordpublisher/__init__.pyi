@@ -6,8 +6,11 @@ from .plugins import spark as spark
 from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
+from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
 from .fetcher.conditional_store import ConditionalStore as ConditionalStore
+from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
 from .fetcher.conditional_store import ConflictError as ConflictError
+from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
 from .fetcher.conditional_store import VersionedValue as VersionedValue
 from .fetcher.coordination.watermark_tracker import SubtaskReport as SubtaskReport
 from .fetcher.coordination.watermark_tracker import SubtaskStatus as SubtaskStatus
@@ -22,7 +25,6 @@ from .fetcher.sink import Checkpoint as Checkpoint
 from .fetcher.sink import Sink as Sink
 from .fetcher.sink import SinkContext as SinkContext
 from .fetcher.sink import Unfinished as Unfinished
-from .fetcher.sink import WorkerPositions as WorkerPositions
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl

@@ -163,7 +163,6 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
                 may_write=may_write_now,
                 resume_writing=emitter.wake,
                 traced=job.traced,
-                is_elastic=group is not None,
                 value_type=job.value_type,
                 done=None if acknowledgements is None else acknowledgements.done,
             ),

@@ -11,6 +11,7 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
+from .checkpoints.subtask_commits import SubtaskCommits
 from .dependencies import FetcherDependencies
 from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letters import DeadLetterHandler
@@ -152,14 +153,27 @@ class SnapshotCheckpointer(Checkpointer):
         return state
 
     async def _flush_and_store(self, asked: Checkpoint) -> dict[str, Any]:
+        state = await (self._flush(asked) if self._job.commits is None else self._commit(self._job.commits))
+        if self._job.checkpoints is not None:
+            await self._job.checkpoints.store(state)
+        return state
+
+    async def _commit(self, commits: SubtaskCommits) -> dict[str, Any]:
+        """Nothing is written between the snapshot and what the sink stages with it. Others may write while it is published."""
+        async with self._emitter.between_writes():
+            await commits.settle()
+            await self._dead_letters.flush()
+            state = self._snapshotter.snapshot()
+            await commits.commit(state)
+        await commits.publish()
+        return state
+
+    async def _flush(self, asked: Checkpoint) -> dict[str, Any]:
         async with self._emitter.between_writes():
             state = self._snapshotter.snapshot()
             await self._dead_letters.flush()
             confirmed = await self._job.sink.flush(replace(asked, state=state))
-            state = state if confirmed is None else dict(confirmed)
-        if self._job.checkpoints is not None:
-            await self._job.checkpoints.store(state)
-        return state
+            return state if confirmed is None else dict(confirmed)
 
 
 class AcknowledgingCheckpointer(Checkpointer):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.records import V
 
 from .conditional_store import ConditionalStore
-from .sink import Sink
+from .sink import Checkpoint, Sink
 
 
 class CommitNumber(NamedTuple):
@@ -39,9 +41,12 @@ class CommittingSink(Sink[V]):
     cannot write it. A commit without an answer is repeated as it is until it is decided. So a sink knows neither subtasks nor workers.
 
     Calls of `write`, `begin` and `stage` never overlap; `commit`, `publish`, `discard` and `end_life` may be called meanwhile, and
-    `revoked` too. `flush` is never called. A *life* is one start of a subtask, or one worker: its name has letters, digits and `_.-`, at
-    most 200 of them, and is never used again.
+    `revoked` too. A *life* is one start of a subtask, or one worker: its name has letters, digits and `_.-`, at most 200 of them, and is
+    never used again. `open` begins one with a random name (`flush`).
     """
+
+    _flushed: tuple[Staged, ...] = ()
+    _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
         """Where entries are stored: with the rows, so that each job that writes there meets the others. None: in `flink.state.uri`, which
@@ -83,7 +88,7 @@ class CommittingSink(Sink[V]):
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Make visible what entries name, each once, in this order, whoever calls and how often: another process may do the same now.
 
-        Also called for what dead letters were staged, which no entry names. Raises: StoreUnavailableError, it is called again; StateError
+        Raises: StoreUnavailableError, it is called again; StateError
         for something staged that is missing and was not published.
         """
 
@@ -94,5 +99,40 @@ class CommittingSink(Sink[V]):
         Raises: StoreUnavailableError. What a process that was replaced stages later stays until the next call.
         """
 
+    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
+        """Stage what was written and publish it at once, for a sink beside the positions, as that of dead letters (at least once).
+
+        A job that commits never calls it. Raises: as `stage` and `publish`.
+        """
+        writer, n = self._flush_number
+        self._flush_number = number = CommitNumber(writer or f"flush/{secrets.token_hex(8)}", n + 1)
+        staged = await self.stage(number)
+        if staged is not None:
+            self._flushed = (*self._flushed, staged)
+        await self.publish(self._flushed)
+        self._flushed = ()
+
     async def end_life(self, life: str) -> None:
         """End what a life still holds locked, as a session of a database: its process may be stopped in `commit`. It will be sealed."""
+
+    def checks(self) -> Checks:
+        """Whether the entries can be read, where they lie with the rows."""
+        entries = self.entries()
+
+        async def positions() -> str:
+            assert entries is not None
+            return f"reachable, {len(await entries.list_names(''))} entries"
+
+        return {} if entries is None else {"positions": positions}
+
+
+def entries_of(sink: Sink | None) -> ConditionalStore | None:
+    """Where a sink has the entries of positions with its rows; None: nowhere."""
+    return sink.entries() if isinstance(sink, CommittingSink) else None
+
+
+def stores_positions(sink: type[Sink]) -> bool:
+    """Whether sinks of this class store a job's positions with what they write."""
+    if issubclass(sink, CommittingSink):
+        return sink.entries is not CommittingSink.entries
+    return sink.stored_positions is not Sink.stored_positions

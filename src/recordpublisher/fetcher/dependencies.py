@@ -14,6 +14,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
 from .checkpoints.snapshot_store import SubtaskCheckpoints
+from .checkpoints.subtask_commits import SubtaskCommits
 from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
 from .shards.assignment import ShardAssigner
@@ -36,6 +37,7 @@ class FetcherDependencies:
     - `shard_exists`: whether the source still has a shard that a listing lacks (S2, S5). Without it, or None: judged by several listings.
     - `is_endless`: whether the stream has an open shard at any time, as those of Kinesis do: their runs do not end with the listed shards.
     - `on_alarm`: called with each alarm (A2).
+    - `commits`: with fixed subtasks, of a sink whose rows the stored positions commit (`CommittingSink`).
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `value_type`: the type of the values, if they have one (`SinkContext`).
     - `traced`: puts spans around calls with records.
@@ -59,6 +61,7 @@ class FetcherDependencies:
     is_endless: Callable[[str], bool] = lambda stream: False
     on_alarm: AlarmListener | None = None
     checkpoints: SubtaskCheckpoints | None = None
+    commits: SubtaskCommits | None = None
     dead_letters: Sink | None = None
     traced: Traced = untraced
     restore: tuple[State, ...] = ()

@@ -25,46 +25,6 @@ Traced = Callable[[RecordsCall], RecordsCall]
 """Makes of a call the same one with a span around it."""
 
 
-class WorkerPositions(ABC):
-    """One entry for each worker: its positions, and whether it is sealed. What was sealed never changes (E1, E3).
-
-    A sink for dead letters has entries as well, of one process each, whose positions are empty.
-
-    A worker is one life of a process. A process that others have sealed goes on as another worker, with the same sink object.
-    All methods may be called while the sink waits in `write`; `commit` is never called twice at a time.
-    """
-
-    @abstractmethod
-    async def join(self, worker: str) -> None:
-        """Create the entry of a new worker: that of this process from now on. What was written before and not committed is dropped.
-
-        Nothing happens if the entry exists: the answer of an earlier attempt was lost. An attempt that is carried out late, when the worker
-        was forgotten, must not let it commit.
-        """
-
-    @abstractmethod
-    async def commit(self, positions: State, shards: Collection[str] | None) -> None:
-        """Store positions, in one transaction with what was written of these shards (`Shard.key`; None: of all). The rest waits on.
-
-        Raises: FencedError when the entry is sealed or deleted: then nothing is stored, neither rows nor positions.
-        """
-
-    @abstractmethod
-    async def read(self, worker: str) -> State | None:
-        """The positions of any worker, as its last commit left them; None before its first one, or without an entry."""
-
-    @abstractmethod
-    async def seal(self, worker: str) -> State | None:
-        """Seal the entry of any worker, then return its positions. A commit under way is in them, or fails.
-
-        A process that is stopped within a commit must not block this for long.
-        """
-
-    @abstractmethod
-    async def forget(self, worker: str) -> None:
-        """Delete the entry of a sealed worker, and what it has left behind."""
-
-
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
     """The default for a record that a sink rejects (S7). Raises: SinkError that names the record."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
@@ -100,8 +60,6 @@ class SinkContext:
       queue of its own, asks before it sends.
     - `resume_writing()` tells the job to ask `Sink.has_room` again. It may also be called when there was room before.
     - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `is_elastic`: other processes share the shards (ELASTIC assignment). A sink that keeps positions returns none from `open`, and gets
-      no `flush`: `Sink.worker_positions` commits.
     - `value_type`: the type of the values (`deserializer=Order`); None: they have none, or it is not known.
     - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a source without positions, which is
       acknowledged then. `shard` is the `Shard.key`. None: the source has positions.
@@ -117,7 +75,6 @@ class SinkContext:
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     traced: Traced = field(default=untraced, compare=False)
-    is_elastic: bool = False
     value_type: Any = None
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
@@ -177,7 +134,10 @@ class Sink(AsyncPort, ABC, Generic[V]):
     `flush` that follows their `write`."""
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
-        """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`."""
+        """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
+
+        ELASTIC assignment is refused for a sink that stores state so; see `CommittingSink`.
+        """
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
@@ -224,11 +184,6 @@ class Sink(AsyncPort, ABC, Generic[V]):
         what is queued of them, since it is written again. Also called while a `write` or `flush` waits. Default: nothing.
         """
 
-    def worker_positions(self) -> WorkerPositions | None:
-        """With ELASTIC assignment: where a sink that keeps positions keeps those of each worker. The same object at each call, also before
-        `open`. Default: None; then ELASTIC is refused for a sink that stores state."""
-        return None
-
     async def watermark(self, watermark: int) -> None:
         """Every record up to `watermark` (epoch ms) was written, except late ones (W1). Default: nothing."""
 
@@ -259,8 +214,3 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     async def close(self) -> None:
         """Release what `open` took. Called once, also after an error."""
-
-
-def stores_positions(sink: type[Sink]) -> bool:
-    """Whether sinks of this class store a job's positions."""
-    return sink.stored_positions is not Sink.stored_positions

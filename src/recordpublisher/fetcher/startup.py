@@ -79,6 +79,8 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
         generation, stored = await wait_for_store(job.checkpoints.open, job.settings.store_outages)
     restored = merge_snapshots([*job.restore, *stored], order_of)
     in_sink = [] if sink_state is None else [sink_state] if isinstance(sink_state, Mapping) else list(sink_state)
+    if job.commits is not None:
+        in_sink = await wait_for_store(job.commits.open, job.settings.store_outages)
     if in_sink:
         restored = overlay(restored, merge_snapshots(in_sink, order_of))
     opened = job.discovery.opened
@@ -143,7 +145,8 @@ async def _pinned_start(
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
     """Close publishers, tracker, sink and state store, and await `more`. Raises: the first error, after all were closed."""
-    stores = [] if dependencies.checkpoints is None else [dependencies.checkpoints.close()]
+    kept = (dependencies.checkpoints, dependencies.commits)
+    stores = [each.close() for each in kept if each is not None]
     closing = [dependencies.factory.close(), dependencies.tracker.close(), dependencies.sink.close(), *stores, *more]
     for result in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(result, BaseException):

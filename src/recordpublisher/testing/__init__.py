@@ -3,6 +3,7 @@
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
+from .committing_sink_contract import CommittingSinkContract
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .publisher_contract import PublisherCase, PublisherContract
@@ -12,6 +13,7 @@ from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
     "EPOCH_MS",
+    "CommittingSinkContract",
     "ConditionalStoreCase",
     "ConditionalStoreContract",
     "Contract",

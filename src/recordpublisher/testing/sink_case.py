@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Checkpoint, Sink, State
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -18,10 +19,12 @@ class SinkCase:
     """A target that is empty. `start` makes a sink that writes to it, as each start of a job does.
 
     `written` reads the payloads that are in the target, those of one shard in their order. The contract writes payloads such as `b"7"`.
+    `state_store`: for a sink that commits and has no entries with its rows.
     """
 
     start: Callable[[], Sink]
     written: Callable[[], Awaitable[Sequence[bytes]]]
+    state_store: ConditionalStore | None = None
 
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:

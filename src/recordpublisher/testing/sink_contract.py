@@ -19,15 +19,14 @@ from typing import Any
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
 from recordpublisher.publishers.errors import FencedError
 
-from .contract import on_case
+from .contract import Contract, on_case
 from .sink_case import SinkCase, batch_of, checkpoint_at, states_of
-from .worker_positions_contract import WorkerPositionsContract
 
 __all__ = ["SinkCase", "SinkContract"]
 MAX_FLUSHES, PAUSE_SECONDS = 100, 0.05
 
 
-class SinkContract(WorkerPositionsContract):
+class SinkContract(Contract[SinkCase]):
     """The tests. Implement `open_case`. A sink whose `open` returns stored state is tested for exactly once, with fencing."""
 
     @on_case

@@ -11,8 +11,10 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.lag.stored_positions import SinkPositions
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
+from fakes.committing_sink import started
 from processes.command_line import command
 
 SHARD = "shardId-000000000000"
@@ -40,10 +42,10 @@ async def test_the_positions_are_read_beside_the_running_job(name, tmp_path):
         file = tmp_path / "job.properties"
         file.write_text("".join(f"{key} = {value}\n" for key, value in job.items()))
         sink = build_sink(load_registry(), rp.Properties(job))
-        await sink.open(rp.SinkContext())
+        started_job = await started(sink)
 
         for sequence, unread in ((first, True), (last, False)):
-            await sink.flush(rp.Checkpoint(snapshot(sequence)))  # FencedError, had `lag` opened the sink
+            await started_job.checkpoint(snapshot(sequence))  # FencedError, had `lag` opened the sink
             done = await asyncio.to_thread(command, "lag", "orders", "--properties", str(file), "--json")
 
             assert (done.returncode, done.stderr) == (0, "")
@@ -69,10 +71,10 @@ async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
 
 @pytest.mark.parametrize("name", SINKS)
 async def test_reading_creates_nothing(name, tmp_path):
-    sink = build_sink(load_registry(), rp.Properties(job_of(name, tmp_path)))
+    positions = SinkPositions(build_sink(load_registry(), rp.Properties(job_of(name, tmp_path))))
 
-    assert await sink.stored_positions() == []
-    await sink.close()
+    assert await positions.load() == []
+    await positions.close()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,9 @@ from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
+from fakes import committing_sink
 from fakes.leases.elastic_processes import ElasticProcesses, TimedSink
+from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink
 
 
@@ -59,17 +61,12 @@ def test_a_process_with_the_same_table_joins():
     run_virtual(story())
 
 
-class KeepingSink(RecordingSink):
-    """A sink that keeps positions."""
-
-    def worker_positions(self):
-        return self
-
-
 def test_a_job_is_described_without_secrets():
     streams = StreamList(("b", "a"))
     assert job_of(streams, RecordingSink()) == GroupJob(("a", "b"), "RecordingSink")
-    assert job_of(StreamList(("a",), look=lambda: None), KeepingSink()) == GroupJob(None, "KeepingSink", True)
+    assert job_of(
+        StreamList(("a",), look=lambda: None), committing_sink.TableSink(committing_sink.Table(), MemoryStore())
+    ) == GroupJob(None, "TableSink", True)
 
 
 def test_another_name_is_a_difference_and_no_name_is_none():

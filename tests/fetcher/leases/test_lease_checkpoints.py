@@ -1,4 +1,4 @@
-"""Checkpoints of a worker whose sink keeps the positions: rows are committed only with positions that cover them (S6)."""
+"""Checkpoints of a worker whose sink commits: rows are staged and committed only with positions that cover them (S6)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ def at(sequence):
 
 
 class Readers:
-    """Both shards are at 7. `on_checkpoint` happens after the checkpoint has begun, and before its positions are read."""
+    """Both shards are at 7. `on_checkpoint` happens while the checkpoint waits for the sink, before its positions are read."""
 
     def __init__(self):
         self.on_checkpoint = lambda: None
@@ -29,19 +29,36 @@ class Readers:
         await asyncio.sleep(0)
         self.on_checkpoint()
         self.is_held = True
-        yield ReadPositions({"t/a": at(7), "t/b": at(7)})
+        yield ReadPositions({"t/a": at(7), "t/b": at(7)}, is_before_commit=True)
         self.is_held = False
 
 
 class Positions(PositionStore):
-    """Remembers the commits, and whether the sink was held back meanwhile."""
+    """Remembers what is called, commits with their positions, and whether the sink was held back meanwhile."""
 
     def __init__(self, readers):
         self._readers = readers
-        self.commits = []
+        self.calls = []
+        self.is_staging, self.on_stage = asyncio.Event(), asyncio.Event()
+        self.on_stage.set()
 
-    async def commit(self, positions, shards=()):
-        self.commits.append((dict(positions), set(shards), self._readers.is_held))
+    async def settle(self):
+        self.calls.append("settle")
+
+    async def stage(self):
+        self.calls.append(("stage", self._readers.is_held))
+        self.is_staging.set()
+        await self.on_stage.wait()
+
+    async def commit(self, positions, *, is_checkpoint=False):
+        self.calls.append((dict(positions), is_checkpoint, self._readers.is_held))
+
+    async def publish(self):
+        self.calls.append(("publish", self._readers.is_held))
+
+    @property
+    def commits(self):
+        return [call for call in self.calls if isinstance(call[0], dict)]
 
     async def read(self, record):
         raise NotImplementedError
@@ -62,24 +79,38 @@ def worker():
 A, B = PositionKey("t/a", 2), PositionKey("t/b", 3)
 
 
-async def test_a_checkpoint_commits_the_rows_of_its_leases_while_the_sink_is_held_back():
+async def test_a_checkpoint_stages_and_commits_while_nothing_is_written_and_publishes_after_it():
     _, _, positions, checkpoints = worker()
     await checkpoints.take_checkpoint(may_be_partial=False)
-    assert positions.commits == [({A: at(7), B: at(2)}, {"t/a"}, True)]
+    committed = ({A: at(7), B: at(2)}, True, True)
+    assert positions.calls == ["settle", ("stage", True), "settle", committed, ("publish", False)]
 
 
 async def test_what_is_prepared_is_committed_without_rows():
     _, _, positions, checkpoints = worker()
     await checkpoints.store_prepared()
-    assert positions.commits == [({B: at(2)}, set(), False)]
+    assert positions.calls == ["settle", ({B: at(2)}, False, False)]
 
 
-async def test_rows_of_a_shard_that_began_after_the_checkpoint_wait_for_the_next_one():
+async def test_what_is_prepared_does_not_wait_for_what_is_being_staged():
+    _, _, positions, checkpoints = worker()
+    positions.on_stage.clear()
+    checkpoint = asyncio.ensure_future(checkpoints.take_checkpoint(may_be_partial=False))
+    await positions.is_staging.wait()
+    await checkpoints.store_prepared()
+    assert positions.commits == [
+        ({B: at(2)}, False, True)
+    ]  # rows that are staged are not in it, nor the position behind them
+    positions.on_stage.set()
+    await checkpoint
+    assert positions.commits[1:] == [({A: at(7), B: at(2)}, True, True)]
+
+
+async def test_a_shard_that_began_while_the_checkpoint_waited_for_the_sink_is_part_of_it():
+    """Its rows may be written already, and are staged: a position that is missing would let them come twice."""
     owned, readers, positions, checkpoints = worker()
     taken = LeaseTable(3, leases={"t/a": Lease("me", 2), "t/b": Lease("me", 3)})
     readers.on_checkpoint = lambda: owned.apply(taken)
     await checkpoints.store_prepared()
     await checkpoints.take_checkpoint(may_be_partial=False)
-    assert positions.commits[-1] == ({A: at(7), B: at(2)}, {"t/a"}, True)
-    await checkpoints.take_checkpoint(may_be_partial=False)
-    assert positions.commits[-1] == ({A: at(7), B: at(7)}, {"t/a", "t/b"}, True)
+    assert positions.commits[-1] == ({A: at(7), B: at(7)}, True, True)

@@ -59,7 +59,7 @@ class KeepsPositions(rp.MemorySink):
 
 
 def test_a_sink_that_keeps_positions_and_not_those_of_workers_is_refused(tmp_path):
-    named = "KeepsPositions keeps positions with what it writes, and has no `worker_positions`"
+    named = "KeepsPositions keeps positions with what it writes, and is no `CommittingSink`"
     assert named in refused(elastic(tmp_path), sink=KeepsPositions())
 
 

@@ -49,7 +49,7 @@ def test_loading_creates_no_folder(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-def test_the_positions_of_a_sink_are_read_and_not_written(endpoint, stream, job, tmp_path):
+def test_the_positions_of_a_sink_are_read_and_written_where_it_has_them(endpoint, stream, job, tmp_path):
     endpoint.stream(stream).put(1, 2, key="a")
     rows = {"flink.state.uri": None, "flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path / "rows")}
     given = job.merged(rows)
@@ -60,10 +60,10 @@ def test_the_positions_of_a_sink_are_read_and_not_written(endpoint, stream, job,
 
     asyncio.run(run())
     found = use(given, JobPositions.load)
-    assert {key.partition("/")[0] for key in found.in_sink.shards} == {stream}
-    assert not found.in_store.shards
-    with pytest.raises(rp.ConfigurationError, match="together with its rows"):
-        use(given, lambda job: job.store({SHARD: state("17")}))
+    assert {key.partition("/")[0] for key in found.in_store.shards} == {stream}
+    assert not found.in_sink.shards
+    use(given, lambda job: job.store({SHARD: state("17")}))
+    assert use(given, JobPositions.load).merged.shards == {SHARD: state("17")}
 
 
 def test_the_place_is_named_without_the_password():  # C3

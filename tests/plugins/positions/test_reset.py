@@ -1,7 +1,9 @@
 """A job goes on from another place: every shard or one, at the oldest record, the tip or a time."""
 
 import asyncio
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -126,20 +128,24 @@ async def test_a_group_is_not_reset_in_place(job):
         await reset(rp.Properties({**job, "flink.shard.assignment": "ELASTIC"}), "LATEST")
 
 
-async def test_a_sink_with_positions_is_told_as_such_also_without_a_state_store(job, put, tmp_path):
+async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):
     put(b"1")
     sink = {
         "flink.sink": "sql",
         "flink.job.name": "shop",
         "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
+        "flink.sink.sql.table": "t",
         "flink.state.uri": None,
     }
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute("create table t (data text)")
     job = rp.Properties({**job, **sink})
-    async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
-        await fetcher.run_bounded(stop_at_tip=True)
-
-    with pytest.raises(rp.StateError, match=r"with its rows, and the job goes on from these: give the job a new name"):
-        await reset(job, "LATEST")
+    for _ in range(2):
+        async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True)
+        await reset(job, "TRIM_HORIZON")
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        assert database.execute("select count(*) from t").fetchone() == (2,)
 
 
 async def test_an_unknown_shard_is_refused(job, put):

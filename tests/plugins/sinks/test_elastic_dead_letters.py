@@ -33,11 +33,11 @@ async def test_processes_that_share_the_shards_write_dead_letters(tmp_path, name
 
     if name == "jsonl":
         assert sorted(payloads_in(tmp_path / "letters")) == ["no json", "no json", "{", "{"]
-        assert not list((tmp_path / "letters" / ".recordpublisher" / "workers").iterdir())
+        assert not [file for file in (tmp_path / "letters" / ".recordpublisher").rglob("*") if file.is_file()]
     else:
         with closing(sqlite3.connect(tmp_path / "letters.db")) as database:
             assert database.execute("select count(*) from letters").fetchall() == [(4,)]
-            assert database.execute("select count(*) from recordpublisher_workers").fetchall() == [(0,)]
+            assert database.execute("select count(*) from recordpublisher_commits").fetchall() == [(0,)]
 
 
 def payloads_in(folder):

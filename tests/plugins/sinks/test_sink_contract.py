@@ -9,7 +9,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
-from recordpublisher.testing import SinkCase, SinkContract
+from recordpublisher.testing import CommittingSinkContract, SinkCase, SinkContract
 
 
 class TestMemory(SinkContract):
@@ -81,7 +81,7 @@ class TestKinesis(SinkContract):
             yield SinkCase(lambda: rp.KinesisSink("copy", properties, ordering="PER_KEY"), written)
 
 
-class InFolder(SinkContract):
+class InFolder(CommittingSinkContract):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path):
         self.folder = tmp_path

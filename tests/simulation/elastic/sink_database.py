@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,7 +99,7 @@ class SinkPositions(PositionStore):
         if self._joined is None:
             self._joined = self._number = number
 
-    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         self._number += 1
         numbers, before = range(self._joined, self._number + 1), self._committed
         while True:

@@ -59,7 +59,7 @@ async def call_in_a_group(sink, given):
     permission.confirm(permission.send_time())
     current.become(SimpleNamespace(permission=permission))
     gate = LeaseGate(current, suspension, clock)
-    await sink.open(SinkContext(may_write=gate.may_write_now, is_elastic=True))
+    await sink.open(SinkContext(may_write=gate.may_write_now))
     for batch in given:
         await sink.write(batch)
     await sink.flush()

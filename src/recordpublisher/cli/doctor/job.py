@@ -7,9 +7,10 @@ from functools import partial
 
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
-from recordpublisher.fetcher.sink import Sink, State, stores_positions
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry

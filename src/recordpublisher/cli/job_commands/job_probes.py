@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from recordpublisher.fetcher.sink import stores_positions
+from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.plugins.lag.stored_positions import (
     PositionsReader,
     SinkPositions,

@@ -13,6 +13,9 @@ SUBTASK_PREFIX = "subtask-"
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 
+PARTS = "group/positions/"
+"""What the names of the positions of a group begin with. Where a sink has its entries they are without a lease table."""
+
 
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""

@@ -1,5 +1,6 @@
 """SnapshotStore: each subtask's snapshot with its generation, in a conditional store. SubtaskCheckpoints: one subtask's use of it (S6)."""
 
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import FencedError, StateError
@@ -25,8 +26,15 @@ class SnapshotStore:
 
     async def load(self) -> list[State]:
         """Every subtask's snapshot. Raises: StateError naming the entry that cannot be read."""
-        entries = await read_entries(self._store)
-        return [stored.entry.snapshot for stored in entries.values() if stored.entry.snapshot is not None]
+        return [entry.snapshot for entry in (await self.entries()).values() if entry.snapshot is not None]
+
+    async def entries(self) -> dict[str, StateEntry]:
+        """Every entry by name. Raises: StateError naming the one that cannot be read."""
+        return {name: stored.entry for name, stored in (await read_entries(self._store)).items()}
+
+    def known(self, subtask: int) -> tuple[str, StateEntry]:
+        """What this process has last written for the subtask, and its version."""
+        return self._known[subtask]
 
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
@@ -40,7 +48,8 @@ class SnapshotStore:
             generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
             previous = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
             try:
-                await self._write(subtask, StateEntry(generation, 0, previous.entry.snapshot), previous.version or None)
+                entry = replace(previous.entry, generation=generation, checkpoint=0)
+                await self._write(subtask, entry, previous.version or None)
             except ConflictError:
                 await pause(attempt)
             else:
@@ -57,13 +66,33 @@ class SnapshotStore:
             try:
                 for name, stored in entries.items():
                     if name not in kept:
-                        entry = StateEntry(next_generation, 0, stored.entry.snapshot)
+                        entry = replace(stored.entry, generation=next_generation, checkpoint=0)
                         await write_entry(self._store, name, entry, stored.version)
             except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
                 await pause(attempt)
             else:
                 return
         raise StateError(f"subtasks from {first} in {self._store.place} cannot be fenced: they start again and again")
+
+    async def forget_former(self, parallelism: int) -> bool:
+        """Empty the entries from number `parallelism` on, once each subtask of this start has committed: they are superseded.
+
+        Returns whether it has. What they name was published when this start was opened.
+        """
+        entries = await read_entries(self._store)
+        ours = [entries.get(entry_name(subtask)) for subtask in range(parallelism)]
+        snapshots = [stored.entry.snapshot or {} for stored in ours if stored and stored.entry.checkpoint]
+        if sum(snapshot.get("parallelism") == parallelism for snapshot in snapshots) < parallelism:
+            return False
+        kept = {entry_name(subtask) for subtask in range(parallelism)}
+        for name, stored in entries.items():
+            if name not in kept and stored.entry.snapshot is not None:
+                entry = replace(stored.entry, checkpoint=stored.entry.checkpoint + 1, snapshot=None, staged=())
+                try:
+                    await write_entry(self._store, name, entry, stored.version)
+                except ConflictError:  # another subtask was faster, or a newer start has taken it
+                    continue
+        return True
 
     async def store(self, subtask: int, generation: int, state: State) -> None:
         """Replace the subtask's snapshot. Raises: FencedError when a later start of the subtask owns it."""
@@ -72,10 +101,13 @@ class SnapshotStore:
         for _ in range(_ATTEMPTS):
             version, known = self._known[subtask]
             self._check_owner(subtask, generation, known)
+            entry = replace(known, checkpoint=known.checkpoint + 1, snapshot=dict(state))
             try:
-                await self._write(subtask, StateEntry(generation, known.checkpoint + 1, dict(state)), version)
+                await self._write(subtask, entry, version)
             except ConflictError as error:  # our own value, if an earlier write succeeded and its response was lost
                 self._adopt(subtask, generation, error.current)
+                if error.current is not None and error.current.value == entry.to_bytes():
+                    return
             else:
                 return
         raise StateError(f"{self._place(subtask)} cannot be written: other processes write it again and again")

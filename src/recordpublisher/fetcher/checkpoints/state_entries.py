@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from ..committing_sink import CommitNumber, Staged
 from ..conditional_store import ConditionalStore
 from ..sink import State
 from ..stored_documents import Count, read_document
@@ -18,11 +20,18 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice."""
+    """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
+
+    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in; `writer`, a random part of the
+    writer's name: whoever deletes the entries begins with new numbers.
+    """
 
     generation: int = 0
     checkpoint: int = 0
     snapshot: State | None = None
+    staged: Sequence[Staged] = ()
+    target: str = ""
+    writer: str = ""
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -31,6 +40,8 @@ class StateEntry:
             "generation": self.generation,
             "checkpoint": self.checkpoint,
             "snapshot": self.snapshot,
+            **staged_to_json(self.staged, self.target),
+            **({"writer": self.writer} if self.writer else {}),
         }
         return json.dumps(content).encode()
 
@@ -38,10 +49,38 @@ class StateEntry:
     def from_bytes(cls, content: bytes, place: str) -> StateEntry:
         """Read what `to_bytes` wrote. Raises: StateError naming the place."""
         stored = read_document(content, _StoredEntry, f"the stored state {place}", FORMAT)
-        return cls(stored.generation, stored.checkpoint, stored.snapshot)
+        staged = tuple(each.staged for each in stored.staged)
+        return cls(stored.generation, stored.checkpoint, stored.snapshot, staged, stored.target, stored.writer)
 
 
-class _StoredEntry(msgspec.Struct):
+class StoredStaged(msgspec.Struct):
+    """`Staged` as an entry has it."""
+
+    writer: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
+    n: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    content: dict[str, Any]
+
+    @property
+    def staged(self) -> Staged:
+        """What `publish` gets."""
+        return Staged(CommitNumber(self.writer, self.n), self.content)
+
+
+class NamesStaged(msgspec.Struct, kw_only=True):
+    """What every entry has that commits for a sink: what `staged_to_json` gives."""
+
+    staged: list[StoredStaged] = []
+    target: str = ""
+
+
+def staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
+    """A plain dict, without what is empty."""
+    names = [{"writer": each.number.writer, "n": each.number.n, "content": each.content} for each in staged]
+    return {**({"staged": names} if names else {}), **({"target": target} if target else {})}
+
+
+class _StoredEntry(NamesStaged, kw_only=True):
+    writer: str = ""
     generation: Count
     checkpoint: Count
     snapshot: dict[str, Any] | None

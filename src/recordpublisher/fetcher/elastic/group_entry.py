@@ -9,6 +9,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 
 from ..checkpoints.assignment_kinds import ANOTHER_PLACE
+from ..committing_sink import entries_of
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import MAX_ATTEMPTS, GroupStore
@@ -23,7 +24,7 @@ log = logging.getLogger("recordpublisher.group")
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
     """What this process reads, and where it writes; `name`: of the job."""
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(names, mask_passwords(sink.destination()), sink.worker_positions() is not None, name)
+    return GroupJob(names, mask_passwords(sink.destination()), entries_of(sink) is not None, name)
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:

@@ -16,6 +16,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
+from ..committing_sink import entries_of
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..leases.documents.group_job import GroupJob
@@ -135,12 +136,16 @@ class LeasedOwnership(ShardOwnership):
             self._job.factory.keep_shared()
 
     async def close(self) -> None:
-        """Close the group's store."""
+        """Close the group's store, and that of the sink's entries."""
         await self._group.store.close()
+        if (entries := entries_of(self._job.sink)) is not None:
+            await entries.close()
 
     async def _begin_job(self) -> None:
-        store = self._group.store
+        store, entries = self._group.store, entries_of(self._job.sink)
         await GroupStore(store).refuse_subtasks()  # the first call may take long: it connects
+        if entries is not None:
+            await GroupStore(entries).refuse_subtasks()
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
 
     async def _pinned_start(self) -> StartingPosition:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from recordpublisher.publishers.shards import Shard
 
 from ..checkpointer import Snapshotter
+from ..committing_sink import CommittingSink
 from ..dependencies import FetcherDependencies
 from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
@@ -21,6 +22,7 @@ from ..shards.shard_entry import ShardStage
 from ..shards.shard_state import ShardState
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint
+from .committed_positions import SinkLives
 
 
 class Begun(NamedTuple):
@@ -62,8 +64,8 @@ class LeasedShards:
         self._leases = 0
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
-        self.worker_positions = job.sink.worker_positions()
-        """Of a sink that keeps positions."""
+        self.sink_lives = SinkLives(job.sink, emitter) if isinstance(job.sink, CommittingSink) else None
+        """Of a sink that commits."""
 
     @property
     def unknown(self) -> set[str]:
@@ -134,11 +136,11 @@ class LeasedShards:
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
         """The position of each shard, after the sink has flushed everything before it (S6), or while its owner commits both."""
         async with self._emitter.between_writes():
-            positions = {key: self._position(key) for key in self._begun}
-            if self.worker_positions is not None:
+            if self.sink_lives is not None:
                 await self._dead_letters.flush()
-                yield ReadPositions(positions)
+                yield ReadPositions({key: self._position(key) for key in self._begun}, is_before_commit=True)
                 return
+            positions = {key: self._position(key) for key in self._begun}
             found = await self._flush(positions, may_be_partial)
         yield found
 

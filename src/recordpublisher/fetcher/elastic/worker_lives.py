@@ -19,8 +19,8 @@ from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
 from ..ownership.shard_ownership import StartTask
 from ..pipeline.lease_gate import CurrentWorker
+from .committed_positions import CommittedPositions
 from .leased_shards import LeasedShards
-from .sink_position_store import SinkPositionStore
 
 log = logging.getLogger("recordpublisher.group")
 
@@ -157,7 +157,6 @@ class WorkerLives:
 
     def _join(self, listing: ShardListing) -> Worker:
         name = f"{self._group.chance.getrandbits(64):016x}"
-        kept = self._shards.worker_positions
         documents = self._group.documents
         worker = Worker(
             name,
@@ -167,7 +166,7 @@ class WorkerLives:
             self._group.settings,
             self._clock,
             jitter=self._group.chance,
-            positions=None if kept is None else SinkPositionStore(kept, name, documents),
+            positions=self._committed_positions(name, documents),
             counts=self._counts,
             on_drain=self._on_drain,
             job=self._job,
@@ -175,3 +174,16 @@ class WorkerLives:
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)
         return worker
+
+    def _committed_positions(self, worker: str, documents: GroupStore) -> CommittedPositions | None:
+        if (lives := self._shards.sink_lives) is None:
+            return None
+        return CommittedPositions(
+            lives,
+            self._group.store,
+            documents,
+            worker,
+            job=self._group.job_name or "job",
+            clock=self._clock,
+            duration=self._group.settings.duration,
+        )

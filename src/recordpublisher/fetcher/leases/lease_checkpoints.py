@@ -1,7 +1,6 @@
 """LeaseCheckpoints: stores the positions of a worker's shards, one checkpoint at a time."""
 
 import asyncio
-from collections.abc import Collection
 
 from .documents.position_part import Positions
 from .owned_leases import OwnedLeases
@@ -23,15 +22,24 @@ class LeaseCheckpoints:
         """Flush the sink, then store how far each shard was emitted (S6), or is done with. Raises: FencedError, StateError."""
         async with self._checkpoint:
             scope = self._owned.checkpoint_scope()
-            async with self._readers.checkpoint(may_be_partial=may_be_partial) as current, self._commit:
-                await self._store(self._owned.positions(scope, current), self._owned.covered(scope, current.stored))
+            async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
+                if current.is_before_commit:
+                    scope = self._owned.checkpoint_scope()  # while nothing is written: that of what will be staged
+                async with self._commit:
+                    await self._positions.settle()
+                await self._positions.stage()
+                async with self._commit:
+                    await self._positions.settle()
+                    await self._store(self._owned.positions(scope, current), is_checkpoint=True)
+            await self._positions.publish()
 
     async def store_prepared(self) -> None:
         """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
         async with self._commit:
+            await self._positions.settle()
             await self._store(self._owned.positions_with_prepared())
 
-    async def _store(self, positions: Positions, shards: Collection[str] = ()) -> None:
+    async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         self._owned.on_commit(positions)
-        await self._positions.commit(positions, shards)
+        await self._positions.commit(positions, is_checkpoint=is_checkpoint)
         self._owned.on_committed(positions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -29,13 +29,21 @@ class PositionStore(ABC):
     async def join(self) -> None:  # noqa: B027 - optional on purpose
         """Prepare for the first commit."""
 
+    async def settle(self) -> None:  # noqa: B027 - optional on purpose
+        """Decide what became of a commit without an answer, before the next one is made. Raises: FencedError, StateError."""
+
+    async def stage(self) -> None:  # noqa: B027 - optional on purpose
+        """Stage what the sink was given, for the next checkpoint. Raises: StateError, errors of the sink."""
+
     @abstractmethod
-    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         """Store all positions of this worker. When it returns they are found by whoever seals it.
 
-        `shards`: those whose positions cover everything that the sink has of them. A sink that keeps positions commits it with them.
-        Raises: FencedError, StateError.
+        `is_checkpoint`: they cover what was staged, and commit it. Raises: FencedError, StateError.
         """
+
+    async def publish(self) -> None:  # noqa: B027 - optional on purpose
+        """Make visible what is committed. Raises: StateError."""
 
     @abstractmethod
     async def read(self, record: WorkerRecord) -> Positions:
@@ -70,7 +78,7 @@ class PartPositionStore(PositionStore):
         """The parts that exist for certain."""
         return sum(part.stored is not None for part in self._parts)
 
-    async def commit(self, positions: Positions, shards: Collection[str] = ()) -> None:
+    async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         """Write each part that changed. New parts are created before the record names them (E3)."""
         self._place(positions)
         for part in self._parts:
@@ -113,23 +121,31 @@ async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
     return found
 
 
+async def read_positions(group: GroupStore, entries: GroupStore | None, record: WorkerRecord) -> Positions:
+    """The positions of a worker, in its parts, and in the one that commits for a sink where that has its own entries."""
+    own = None if entries is None else await entries.read_part(record.worker, 0)
+    return {**await read_parts(group, record), **({} if own is None else own.document.positions)}
+
+
 async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
     """Seal every part that a record names, then read them."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
-        found |= await _seal_part(group, record.worker, number)
+        part = await seal_part(group, record.worker, number)
+        found |= {} if part is None else part.positions
     return found
 
 
-async def _seal_part(group: GroupStore, worker: str, number: int) -> Positions:
+async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart | None:
+    """Seal one part, and return it; None: there is none."""
     for _ in range(MAX_ATTEMPTS):
         part = await group.read_part(worker, number)
         if part is None or part.document.is_sealed:
-            return {} if part is None else part.document.positions
+            return None if part is None else part.document
         sealed = replace(part.document, write=part.document.write + 1, is_sealed=True)
         with contextlib.suppress(ConflictError):
             await group.seal_part(sealed, number, part.version)
-            return sealed.positions
+            return sealed
     raise StoreUnavailableError(f"part {number} of {worker} was written {MAX_ATTEMPTS} times while it was sealed")
 
 

@@ -13,10 +13,11 @@ from .planning.group_watermark import ShardWatermark
 @dataclass(frozen=True, slots=True)
 class ReadPositions:
     """What a checkpoint may store of each shard. `unfinished`: the shards of which the sink has more: their position is an older one, or
-    missing if nothing of theirs was flushed since they began."""
+    missing if nothing of theirs was flushed since they began. `is_before_commit`: they are those of now, and cover what will be staged."""
 
     stored: Mapping[str, StoredPosition]
     unfinished: Collection[str] = ()
+    is_before_commit: bool = False
 
 
 class ShardReaders(Protocol):
@@ -35,7 +36,7 @@ class ShardReaders(Protocol):
         """The position of each shard that was begun and not dropped, once the sink has flushed everything before it (S6).
 
         `may_be_partial`: the sink need not wait for everything: the positions may be older ones, of the same lease.
-        With a sink that keeps positions nothing is flushed, and nothing is written while the block runs: the block commits.
+        With a sink that commits nothing is flushed, and nothing is written while the block runs: the block stages and commits.
         """
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:

@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import secrets
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 
 from ..shards.shard_table import ShardTable
-from ..sink import Checkpoint, Rejected, Sink, SinkContext, WorkerPositions, fail_on_rejected_record
+from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({})
@@ -29,21 +28,14 @@ class DeadLetterHandler:
         self._skips = skips
         self._sink = dead_letter_sink
         self._skipped_log = SkippedRecordsLog(log)
-        self._entry: WorkerPositions | None = None
 
     async def open(self, job: SinkContext) -> SinkContext:
         """Open the dead-letter sink. Returns the context for the job's own sink, which rejects records through it.
 
-        State that the dead-letter sink returns is ignored: it does not store the job's positions. With ELASTIC assignment one that stores
-        with positions only gets an entry for this process.
+        State that the dead-letter sink returns is ignored: it does not store the job's positions.
         """
         if self._sink is not None:
-            context = SinkContext(job.subtask, job.parallelism, job.streams, is_elastic=job.is_elastic)
-            await self._sink.open(context)
-            self._entry = self._sink.worker_positions() if job.is_elastic else None
-        if self._entry is not None:
-            self._name = secrets.token_hex(8)
-            await self._entry.join(self._name)
+            await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
         return replace(job, reject=self.handle_rejected, reject_together=self.handle_all_rejected)
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
@@ -77,19 +69,13 @@ class DeadLetterHandler:
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""
-        if self._entry is not None:
-            await self._entry.commit(_NO_STATE.state, None)
-        elif self._sink is not None:
+        if self._sink is not None:
             await self._sink.flush(_NO_STATE)
 
     async def close(self) -> None:
         """Close the dead-letter sink."""
-        try:
-            if self._entry is not None:
-                await self._entry.forget(self._name)
-        finally:
-            if self._sink is not None:
-                await self._sink.close()
+        if self._sink is not None:
+            await self._sink.close()
 
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:

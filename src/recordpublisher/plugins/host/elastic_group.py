@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Sequence
 
+from recordpublisher.fetcher.committing_sink import CommittingSink, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
-from recordpublisher.fetcher.sink import Sink, State, stores_positions
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
@@ -49,8 +50,8 @@ def elastic_group_of(
 
 def _check_sink(sink: Sink | None) -> None:
     """A sink that keeps positions must be fenced by worker (E1)."""
-    if sink is not None and stores_positions(type(sink)) and sink.worker_positions() is None:
-        reason = f"{type(sink).__name__} keeps positions with what it writes, and has no `worker_positions`"
+    if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
+        reason = f"{type(sink).__name__} keeps positions with what it writes, and is no `CommittingSink`"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
 
 

@@ -10,16 +10,16 @@ from typing import Protocol
 from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.elastic.sink_position_store import SinkPositionStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import Positions
 from recordpublisher.fetcher.leases.documents.shard_states import states_of
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
-from recordpublisher.fetcher.leases.position_store import read_parts
+from recordpublisher.fetcher.leases.position_store import read_positions
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State, stores_positions
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
@@ -50,11 +50,15 @@ class SinkPositions:
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks."""
+        if (entries := entries_of(self._sink)) is not None:
+            return await SnapshotStore(entries).load()
         return await self._sink.stored_positions() or []
 
     async def close(self) -> None:
-        """Close the sink's connection."""
+        """Close the sink's connections."""
         await self._sink.close()
+        if (entries := entries_of(self._sink)) is not None:
+            await entries.close()
 
 
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
@@ -112,32 +116,29 @@ class StoreOrGroupPositions:
 
     def __init__(self, store: ConditionalStore, sink: Sink | None = None) -> None:
         self._store = store
-        self._sink = sink
+        self._in_sink = None if sink is None else SinkPositions(sink)
+        self._entries = entries_of(sink)
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks, or those of a group. Raises: StateError, StoreUnavailableError."""
         group = await self.load_group()
         if group is not None:
             return group
-        return (
-            await SnapshotStore(self._store).load() if self._sink is None else await self._sink.stored_positions() or []
-        )
+        return await (SnapshotStore(self._store) if self._in_sink is None else self._in_sink).load()
 
     async def load_group(self) -> Sequence[State] | None:
         """Those of a group; None: there is none. Raises: StateError, StoreUnavailableError."""
         group = GroupStore(self._store)
-        kept = None if self._sink is None else self._sink.worker_positions()
-        return await group_snapshots(
-            group, partial(read_parts, group) if kept is None else SinkPositionStore(kept, "", group).read
-        )
+        entries = None if self._entries is None else GroupStore(self._entries)
+        return await group_snapshots(group, partial(read_positions, group, entries))
 
     async def close(self) -> None:
         """Close the store, and the sink."""
         try:
             await self._store.close()
         finally:
-            if self._sink is not None:
-                await self._sink.close()
+            if self._in_sink is not None:
+                await self._in_sink.close()
 
 
 async def group_snapshots(group: GroupStore, read: ReadPositions) -> list[State] | None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.first_group import store_as_group
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.fetcher.sink import Sink, State, stores_positions
+from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
@@ -20,7 +21,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_sink, build_store
 from ..host.manager import load_registry
-from ..lag.stored_positions import StoreOrGroupPositions
+from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
 from ..runtime.sources_without_positions import check_has_positions
 from ..stores.by_location import missing_folder
 
@@ -68,19 +69,25 @@ class JobPositions:
         if not keeps and properties.value(STATE_URI) is None:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
         self._sink = build_sink(self._registry, properties) if keeps else None
+        self._in_sink = None if self._sink is None else SinkPositions(self._sink)
         self._store: ConditionalStore | None = None
 
     @property
     def place(self) -> str:
         """Where positions are written."""
+        if self._entries is not None:
+            return self._entries.place
         return mask_passwords(str(self._properties.value(STATE_URI)))
 
     async def load(self) -> StoredPositions:
         """What is stored now. Nothing is created. Raises: StateError."""
-        in_sink = [] if self._sink is None else await self._sink.stored_positions()
+        with_rows = merge_snapshots([] if self._in_sink is None else await self._in_sink.load())
         store = None if self._is_missing_folder() else self._opened_store()
         in_store = [] if store is None else await _stored(store, self._sink)
-        return StoredPositions(merge_snapshots(in_sink or []), merge_snapshots(in_store))
+        stored = merge_snapshots(in_store)
+        if self._entries is None:
+            return StoredPositions(with_rows, stored)
+        return StoredPositions(RestoredState(), overlay(stored, with_rows))
 
     async def heartbeats(self) -> Mapping[str, int]:
         """The number of the last heartbeat of each worker of the job's group that nobody has sealed. Raises: StateError."""
@@ -97,7 +104,7 @@ class JobPositions:
 
     def check_writable(self) -> None:
         """Raises: ConfigurationError when there is no state store to write to."""
-        if self._properties.value(STATE_URI) is None:
+        if self._entries is None and self._properties.value(STATE_URI) is None:
             reason = "the sink stores positions only together with its rows, so the first ones must be in a state store"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
@@ -107,7 +114,7 @@ class JobPositions:
         Raises: ConfigurationError, StateError.
         """
         self.check_writable()
-        store = self._opened_store()
+        store = self._entries or self._opened_store()
         assert store is not None  # there is a URI
         if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             await store_as_group(store, states)
@@ -119,10 +126,16 @@ class JobPositions:
 
     async def close(self) -> None:
         """Close what was opened."""
-        if self._sink is not None:
-            await self._sink.close()
+        if self._in_sink is not None:
+            await self._in_sink.close()
         if self._store is not None:
             await self._store.close()
+
+    @property
+    def _entries(self) -> ConditionalStore | None:
+        """Where a fixed number of subtasks has its positions with the rows. A group begins in its store."""
+        is_elastic = self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
+        return None if is_elastic else entries_of(self._sink)
 
     def _opened_store(self) -> ConditionalStore | None:
         if self._store is None:

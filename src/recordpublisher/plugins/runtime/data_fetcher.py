@@ -17,6 +17,8 @@ from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.metric_types import SinkMetric
@@ -25,13 +27,14 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
-from recordpublisher.fetcher.sink import Sink, State, Unfinished, stores_positions
+from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import FatalKinesisError
+from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
@@ -179,8 +182,9 @@ class DataFetcher(Generic[V]):
             on_alarm=on_alarm,
             use_continuations=publisher.resumes_by_continuation,
             checkpoints=None
-            if store is None or group is not None
+            if store is None or group is not None or (isinstance(sink, CommittingSink) and entries_of(sink) is None)
             else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
+            commits=self._commits(sink, store, subtask, parallelism) if group is None else None,
             dead_letters=dead_letters,
             traced=traced_calls(given, clock),
             restore=snapshots,
@@ -191,6 +195,19 @@ class DataFetcher(Generic[V]):
         self._fetcher = build_fetcher(dependencies, group)
         self._handles_signals = handle_signals
         factory.prepare(list(names.given.values()))
+
+    def _commits(
+        self, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int
+    ) -> SubtaskCommits | None:
+        if not isinstance(sink, CommittingSink):
+            return None
+        entries = sink.entries()
+        if entries is not None and store is not None:
+            log.warning("positions are in %s, with the rows; those in %s are a copy", entries.place, store.place)
+        if (place := entries or store) is None:
+            reason = f"{type(sink).__name__} commits rows by the positions there"
+            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+        return SubtaskCommits(sink, place, self.properties.value(JOB_NAME), subtask, parallelism)
 
     @property
     def streams(self) -> tuple[str, ...]:

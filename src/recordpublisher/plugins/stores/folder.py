@@ -119,8 +119,7 @@ class FolderStore(ConditionalStore):
         try:
             return await asyncio.to_thread(work) if self._uses_threads else work()
         except OSError as error:
-            kind = StoreUnavailableError if error.errno in _AWAY else StateError
-            raise kind(f"the folder {self.place} cannot be used: {error}") from error
+            raise folder_error(self.place, error) from error
 
     def _put_if_absent(self, name: str, value: bytes) -> str:
         path, version = self._path(name), new_version()
@@ -202,6 +201,12 @@ class FolderStore(ConditionalStore):
         for folder in path.relative_to(self._root).parents[:-1]:
             with contextlib.suppress(OSError):  # not empty
                 (self._root / folder).rmdir()
+
+
+def folder_error(folder: str | Path, error: OSError) -> StateError:
+    """The error of our own for a folder: StoreUnavailableError when a retry may help."""
+    kind = StoreUnavailableError if error.errno in _AWAY else StateError
+    return kind(f"the folder {folder} cannot be used: {error}")
 
 
 def _read(path: Path) -> VersionedValue | None:

@@ -9,6 +9,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.batches import batch
+from fakes.committing_sink import started
 
 OPERATIONS = {"open", "os.rename", "os.mkdir", "os.remove", "os.listdir", "os.scandir"}
 STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "1"}}}
@@ -30,11 +31,11 @@ def suspend_at(number: int) -> None:
 
 async def main(folder: str, number: str) -> None:
     sink = JsonlSink(rp.Properties({"flink.sink.jsonl.path": folder}))
-    await sink.open(rp.SinkContext())
+    job = await started(sink)
     await sink.write(batch(b"old"))
     suspend_at(int(number))
     try:
-        await sink.flush(rp.Checkpoint(STATE))
+        await job.checkpoint(STATE)
     except rp.RecordPublisherError as error:
         print(type(error).__name__)
     else:

@@ -10,12 +10,13 @@ import pydantic
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
-from recordpublisher.plugins.sinks.files.subtask_positions import FileSubtaskPositions
 
 from fakes.batches import batch
+from fakes.committing_sink import Start, started
 
 
 def state(position):
@@ -62,111 +63,84 @@ def visible(folder):
     return sorted(str(path) for path in paths if not any(part.startswith(".") for part in path.parts))
 
 
+def staged(folder):
+    """The hidden files that wait for their entry, or to be renamed."""
+    return [file for file in (folder / ".recordpublisher" / "staged").rglob("*") if file.is_file()]
+
+
 def all_data(folder, kind):
     return [kind.data(row) for name in visible(folder) for row in kind.read(folder / name)]
 
 
 async def test_a_file_for_each_shard_and_checkpoint_named_by_its_range(tmp_path, kind):
-    sink = sink_in(tmp_path, kind)
-    assert await sink.open(rp.SinkContext()) is None
-    await sink.write(batch(b"a", b"b"))
-    await sink.write(batch(b"c", shard_id="shardId-1"))
+    job = await started(sink_in(tmp_path, kind))
+    await job.sink.write(batch(b"a", b"b"))
+    await job.sink.write(batch(b"c", shard_id="shardId-1"))
     assert visible(tmp_path) == []
 
-    await sink.flush(rp.Checkpoint(state(2)))
+    await job.checkpoint(state(2))
 
     ending = kind.sink.suffix
     assert visible(tmp_path) == [f"orders/shardId-0/1.-1-2.-1{ending}", f"orders/shardId-1/1.-1-1.-1{ending}"]
     assert all_data(tmp_path, kind) == [b"a", b"b", b"c"]
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(2)]
+    assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
 
 
 async def test_uncommitted_files_are_deleted_after_a_crash(tmp_path, kind):  # S6
-    dying = sink_in(tmp_path, kind)
-    await dying.open(rp.SinkContext())
-    await dying.write(batch(b"a"))
-    await dying.flush(rp.Checkpoint(state(1)))
-    await dying.write(batch(b"never"))
+    dying = await started(sink_in(tmp_path, kind))
+    await dying.sink.write(batch(b"a"))
+    await dying.checkpoint(state(1))
+    await dying.sink.write(batch(b"never"))
+    await dying.sink.stage(CommitNumber("job/0", 7))
+    assert len(staged(tmp_path)) == 1
 
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert await Start(sink_in(tmp_path, kind)).open() == [state(1)]
     assert all_data(tmp_path, kind) == [b"a"]
+    assert staged(tmp_path) == []
 
 
 @pytest.mark.parametrize("renamed", [0, 1, 2])
 async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, kind, monkeypatch, renamed):  # S6
-    """The positions name the files: some, all or none of them may have been renamed when the process died."""
-    dying = sink_in(tmp_path, kind)
-    await dying.open(rp.SinkContext())
-    await dying.write(batch(b"a"))
-    await dying.write(batch(b"b", shard_id="shardId-1"))
+    """The entry names the files: some, all or none of them may have been renamed when the process died."""
+    dying = await started(sink_in(tmp_path, kind))
+    await dying.sink.write(batch(b"a"))
+    await dying.sink.write(batch(b"b", shard_id="shardId-1"))
 
-    finish = StagedFiles.finish
+    publish = StagedFiles._publish
 
-    def die(staged, files):
-        finish(staged, files[:renamed])
+    def die(staged_files, files):
+        publish(staged_files, list(files)[:renamed])
         raise MemoryError("dead")
 
-    monkeypatch.setattr(StagedFiles, "finish", die)
+    monkeypatch.setattr(StagedFiles, "_publish", die)
     with pytest.raises(MemoryError):
-        await dying.flush(rp.Checkpoint(state(1)))
+        await dying.checkpoint(state(1))
     monkeypatch.undo()
     assert len(visible(tmp_path)) == renamed
 
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
+    assert await Start(sink_in(tmp_path, kind)).open() == [state(1)]
     assert all_data(tmp_path, kind) == [b"a", b"b"]
 
 
-async def test_files_of_an_interrupted_commit_do_not_replace_older_ones(tmp_path, kind, monkeypatch):  # S6
-    dying = sink_in(tmp_path, kind)
-    await dying.open(rp.SinkContext())
-    await dying.write(batch(b"committed"))
-    await dying.flush(rp.Checkpoint(state(1)))
-    await dying.write(batch(b"cut off", shard_id="shardId-1"))
-
-    def die(*arguments, **more):
-        raise MemoryError("dead")
-
-    monkeypatch.setattr(FileSubtaskPositions, "_replace", die)
-    with pytest.raises(MemoryError):
-        await dying.flush(rp.Checkpoint(state(2)))
-    monkeypatch.undo()
-
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) == [state(1)]
-    assert all_data(tmp_path, kind) == [b"committed"]
-
-
 async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
-    sleeper, successor = sink_in(tmp_path, kind), sink_in(tmp_path, kind)
-    await sleeper.open(rp.SinkContext())
-    await sleeper.write(batch(b"old"))
-    await successor.open(rp.SinkContext())
+    sleeper = await started(sink_in(tmp_path, kind))
+    await sleeper.sink.write(batch(b"old"))
+    successor = await started(sink_in(tmp_path, kind))
 
     with pytest.raises(rp.FencedError, match="must stop"):
-        await sleeper.flush(rp.Checkpoint(state(1)))
-    await successor.write(batch(b"new"))
-    await successor.flush(rp.Checkpoint(state(1)))
+        await sleeper.checkpoint(state(1))
+    await successor.sink.write(batch(b"new"))
+    await successor.checkpoint(state(1))
 
     assert all_data(tmp_path, kind) == [b"new"]
     with pytest.raises(rp.FencedError):
-        await sleeper.flush(rp.Checkpoint(state(1)))
+        await sleeper.checkpoint(state(1))
 
 
-async def test_another_parallelism_takes_over_from_all(tmp_path, kind):  # S5, S6
-    pair = [sink_in(tmp_path, kind), sink_in(tmp_path, kind)]
-    for subtask, sink in enumerate(pair):
-        await sink.open(rp.SinkContext(subtask, 2))
-    for subtask, sink in enumerate(pair):
-        await sink.write(batch(b"%d" % subtask, shard_id=f"shardId-{subtask}"))
-        await sink.flush(rp.Checkpoint(state(subtask)))
-
-    single = sink_in(tmp_path, kind)
-    assert await single.open(rp.SinkContext(0, 1)) == [state(0), state(1)]
-    for sink in pair:
-        with pytest.raises(rp.FencedError):
-            await sink.flush(rp.Checkpoint(state(7)))
-    await single.flush(rp.Checkpoint(state(8)))
-
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext(0, 1)) == [state(8)]
+async def test_positions_of_an_earlier_version_are_refused_with_the_way_to_take_them_along(tmp_path, kind):
+    (tmp_path / ".recordpublisher" / "subtasks" / "subtask-0.versions").mkdir(parents=True)
+    with pytest.raises(rp.StateError, match=r"subtasks has the positions .* positions import JOB --from"):
+        await sink_in(tmp_path, kind).open(rp.SinkContext())
 
 
 class Struct(msgspec.Struct):
@@ -182,7 +156,7 @@ async def test_values_are_written_as_json(tmp_path, kind, given):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"x").with_columns(values=[given], event_times=[5]))
-    await sink.flush(rp.Checkpoint(state(1)))
+    await sink.flush()
 
     (row,) = kind.read(tmp_path / visible(tmp_path)[0])
     value = row["value"]
@@ -198,7 +172,7 @@ async def test_a_value_that_json_cannot_represent_is_rejected(tmp_path, kind):  
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext(reject=reject))
     await sink.write(batch(b"a", b"b", b"c").with_columns(values=[1, object(), 3]))
-    await sink.flush(rp.Checkpoint(state(3)))
+    await sink.flush()
 
     assert [data for data, _ in given_away] == [[b"b"]]
     rows = kind.read(tmp_path / visible(tmp_path)[0])
@@ -225,12 +199,13 @@ async def test_a_full_disk_is_an_error_and_nothing_is_committed(tmp_path, kind, 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(rp.SinkError, match="No space left"):
-        await sink.flush(rp.Checkpoint(state(1)))
+    with pytest.raises(rp.StateError, match="No space left"):
+        await sink.flush()
     monkeypatch.undo()
-
     assert visible(tmp_path) == []
-    assert await sink_in(tmp_path, kind).open(rp.SinkContext()) is None
+
+    await sink.flush()
+    assert all_data(tmp_path, kind) == [b"a"]
 
 
 async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
@@ -249,7 +224,7 @@ async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
     await sink.write(written)
     del written
     assert held() is None
-    await sink.flush(rp.Checkpoint(state(2)))
+    await sink.flush()
     assert len(all_data(tmp_path, Parquet)) == 2
 
 
@@ -257,7 +232,7 @@ async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
     sink = sink_in(tmp_path, Parquet)
     await sink.open(rp.SinkContext())
     await sink.write(batch(b"1", b"2"))
-    await sink.flush(rp.Checkpoint(state(2)))
+    await sink.flush()
     (file,) = tmp_path.rglob("*.parquet")
 
     group = pq.ParquetFile(file).metadata.row_group(0)

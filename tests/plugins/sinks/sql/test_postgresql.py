@@ -12,10 +12,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink, target_table
-from recordpublisher.plugins.sinks.sql.positions import PositionTable
-from recordpublisher.plugins.stores.sql.database import Database
 
 from fakes.batches import batch
+from fakes.committing_sink import started
 
 pytestmark = pytest.mark.slow
 STATE = {"version": 2, "generation": 1, "shards": {}}
@@ -60,7 +59,7 @@ def with_values(*values):
 async def committed(sink, *batches):
     for one in batches:
         await sink.write(one)
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
 
 async def test_a_missing_table_is_created_for_records(uri, made):
@@ -237,76 +236,64 @@ async def test_a_name_that_is_too_long_is_named(uri, made):
 
 async def test_a_lost_connection_is_reopened_and_nothing_is_written_twice(uri, made):  # S6
     query(uri, "create table t (n int)")
-    sink = made(**{"flink.sink.sql.table": "t"})
-    await sink.open(rp.SinkContext())
+    job = await started(made(**{"flink.sink.sql.table": "t"}))
     for number in range(4):
-        await sink.write(with_values(*[{"n": number}] * 500))
-        flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint(STATE)))
+        await job.sink.write(with_values(*[{"n": number}] * 500))
+        committing = asyncio.ensure_future(job.checkpoint(STATE))
         await asyncio.sleep(0.01 * number)
         query(
             uri, "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'recordpublisher%'"
         )
-        await flushing
+        await committing
 
     assert query(uri, "select n, count(*) from t group by n order by n") == [(number, 500) for number in range(4)]
 
 
 async def test_a_commit_whose_response_was_lost_is_not_repeated(uri, made, monkeypatch):  # S6
     query(uri, "create table t (n int)")
-    sink = made(**{"flink.sink.sql.table": "t"})
-    await sink.open(rp.SinkContext())
-    transaction = sink._database.transaction
+    job = await started(made(**{"flink.sink.sql.table": "t"}))
+    transaction = job.sink._database.transaction
 
     async def twice(work):
         await transaction(work)
         return await transaction(work)
 
-    monkeypatch.setattr(sink._database, "transaction", twice)
-    await committed(sink, with_values({"n": 1}))
+    monkeypatch.setattr(job.sink._database, "transaction", twice)
+    await job.sink.write(with_values({"n": 1}))
+    await job.checkpoint(STATE)
 
     assert query(uri, "select count(*) from t") == [(1,)]
 
 
-@pytest.mark.parametrize(
-    "place", ["before its first lock", "holding the lock of its row", "holding the lock of opening"]
-)
-async def test_a_predecessor_suspended_in_its_transaction_blocks_nobody(uri, made, place):  # S6
+@pytest.mark.parametrize("place", ["before its first lock", "holding the lock of its entry"])
+async def test_a_predecessor_suspended_in_its_commit_blocks_nobody(uri, made, place):  # S6
     """The state after SIGSTOP in the middle of a commit."""
-    positions = PositionTable("recordpublisher_positions", "job")
-    sleeper = Database(uri, "uri", rp.Properties())
-    sleeper.name_session(positions.session_name(0, 1))
-    generation = await sleeper.transaction(lambda connection: positions.open(connection, 0, 1))
-    try:
-        with sleeper._engine.connect() as asleep:
-            transaction = asleep.begin()
-            asleep.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")  # the server never ends it
-            if place == "holding the lock of its row":
-                positions.last_checkpoint(asleep, 0, generation)
-            if place == "holding the lock of opening":
-                positions.load(asleep)
+    sleeper = await started(made())
+    with sleeper.sink._database._engine.connect() as asleep:
+        transaction = asleep.begin()
+        asleep.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")  # the server never ends it
+        if place == "holding the lock of its entry":
+            asleep.exec_driver_sql("SELECT * FROM recordpublisher_commits FOR UPDATE")
 
-            successor = made()
-            async with asyncio.timeout(60):
-                await successor.open(rp.SinkContext())
-                await committed(successor, batch(b"new"))
+        async with asyncio.timeout(60):
+            successor = await started(made())
+            await successor.sink.write(batch(b"new"))
+            await successor.checkpoint(STATE)
 
-            with pytest.raises(Exception, match=r"terminat|closed|invalid"):
-                positions.keep(asleep, 0, 2, {})
-            transaction.close()
-        with pytest.raises(rp.FencedError):
-            await sleeper.transaction(lambda connection: positions.last_checkpoint(connection, 0, generation))
-    finally:
-        await sleeper.close()
+        with pytest.raises(Exception, match=r"terminat|closed|invalid"):
+            asleep.exec_driver_sql("SELECT 1")
+        transaction.close()
+    with pytest.raises(rp.FencedError):
+        await sleeper.checkpoint(STATE)
 
 
 async def test_another_job_and_another_subtask_are_left_alone(uri, made):
-    others = [made(**{"flink.job.name": "other"}), made()]
-    await others[0].open(rp.SinkContext(0, 2))
-    await others[1].open(rp.SinkContext(1, 2))
+    await started(made(**{"flink.job.name": "other"}), rp.SinkContext(0, 2), job="other")
+    await started(made(), rp.SinkContext(1, 2))
     pids = "select count(*) from pg_stat_activity where application_name like 'recordpublisher%'"
     assert query(uri, pids) == [(2,)]
 
-    await made().open(rp.SinkContext(0, 2))
+    await started(made(), rp.SinkContext(0, 2))
 
     assert query(uri, pids) == [(3,)]
 

@@ -7,12 +7,12 @@ import psycopg
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.testing import SinkCase, SinkContract
+from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 pytestmark = pytest.mark.servers
 
 
-class TestPostgresql(SinkContract):
+class TestPostgresql(CommittingSinkContract):
     @pytest.fixture(autouse=True)
     def _server(self, postgresql):
         self.uri = postgresql

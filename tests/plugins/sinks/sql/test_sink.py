@@ -9,9 +9,12 @@ import msgspec
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.plugins.sinks.sql import SqlSink
+from recordpublisher.plugins.stores.sql.sql_store import SqlStore
 
 from fakes.batches import batch
+from fakes.committing_sink import Start, started
 
 STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
 
@@ -37,18 +40,17 @@ def with_values(*values):
 
 
 async def test_rows_are_committed_with_the_positions_and_never_before(path):  # S6
-    sink = sink_on(path)
-    assert await sink.open(rp.SinkContext()) is None
-    await sink.write(batch(b"a", b"b"))
+    job = await started(sink_on(path))
+    await job.sink.write(batch(b"a", b"b"))
     assert query(path, "select count(*) from records") == [(0,)]
 
-    await sink.flush(rp.Checkpoint(STATE))
-    await sink.write(batch(b"never committed"))
-    await sink.close()
+    await job.checkpoint(STATE)
+    await job.sink.write(batch(b"never committed"))
+    await job.sink.close()
 
     shown = query(path, "select stream, shard_id, sequence_number, sub_sequence_number, data, value from records")
     assert shown == [("orders", "shardId-0", "1", -1, b"a", None), ("orders", "shardId-0", "2", -1, b"b", None)]
-    assert await sink_on(path).open(rp.SinkContext()) == [STATE]
+    assert await Start(sink_on(path)).open() == [STATE]
 
 
 async def test_a_schema_that_is_missing_is_named_without_a_statement(path):
@@ -61,62 +63,62 @@ async def test_a_schema_that_is_missing_is_named_without_a_statement(path):
 
 
 async def test_another_table_under_the_same_job_name_is_refused_and_replaces_nobody(path):
-    first = sink_on(path, **{"flink.sink.sql.table": "a"})
-    await first.open(rp.SinkContext())
-    await first.flush(rp.Checkpoint(STATE))
+    first = await started(sink_on(path, **{"flink.sink.sql.table": "a"}))
+    await first.checkpoint(STATE)
 
-    with pytest.raises(rp.ConfigurationError) as raised:
-        await sink_on(path, **{"flink.sink.sql.table": "b"}).open(rp.SinkContext())
-    assert str(raised.value).startswith(
-        "property 'flink.sink.sql.table' has the value 'b'; the positions of job 'job' belong to the rows in table 'a'"
-    )
-    assert str(raised.value).endswith("valid: a, or another flink.job.name")
+    with pytest.raises(rp.ConfigurationError, match="belong to rows in table a: another one would begin in the middle"):
+        await started(sink_on(path, **{"flink.sink.sql.table": "b"}))
 
-    await first.flush(rp.Checkpoint(STATE))
-    await first.close()
-    assert await sink_on(path, **{"flink.sink.sql.table": "a"}).open(rp.SinkContext()) == [STATE]
+    await first.checkpoint(STATE)
+    await first.sink.close()
+    assert await Start(sink_on(path, **{"flink.sink.sql.table": "a"})).open() == [STATE]
     other_job = sink_on(path, **{"flink.sink.sql.table": "b", "flink.job.name": "other"})
-    assert await other_job.open(rp.SinkContext()) is None
+    assert await Start(other_job, job="other").open() == []
 
 
 async def test_a_start_that_was_replaced_commits_nothing(path):  # S6
-    sleeper, successor = sink_on(path), sink_on(path)
-    await sleeper.open(rp.SinkContext())
-    await sleeper.write(batch(b"old"))
-    await successor.open(rp.SinkContext())
+    sleeper = await started(sink_on(path))
+    await sleeper.sink.write(batch(b"old"))
+    successor = await started(sink_on(path))
 
-    with pytest.raises(rp.FencedError, match="generation 2 owns the positions of subtask 0 of job 'job'; generation 1"):
-        await sleeper.flush(rp.Checkpoint(STATE))
+    with pytest.raises(rp.FencedError, match="another process owns subtask-0 in table recordpublisher_commits"):
+        await sleeper.checkpoint(STATE)
 
     assert query(path, "select count(*) from records") == [(0,)]
-    await sleeper.close()
-    await successor.close()
-
-
-async def test_subtasks_do_not_fence_each_other_but_another_parallelism_does(path):  # S6
-    pair, single = [sink_on(path), sink_on(path)], sink_on(path)
-    for subtask, sink in enumerate(pair):
-        await sink.open(rp.SinkContext(subtask, 2))
-        await sink.flush(rp.Checkpoint(STATE | {"subtask": subtask}))
-    for subtask, sink in enumerate(pair):
-        await sink.flush(rp.Checkpoint(STATE | {"subtask": subtask}))
-
-    assert len(await single.open(rp.SinkContext(0, 1))) == 2
-    for sink in pair:
-        with pytest.raises(rp.FencedError):
-            await sink.flush(rp.Checkpoint(STATE))
-    await single.flush(rp.Checkpoint(STATE))
-
-    assert query(path, "select subtask, parallelism from recordpublisher_positions") == [(0, 1)]
+    await sleeper.sink.close()
+    await successor.sink.close()
 
 
 async def test_jobs_share_a_database_by_their_names(path):
-    one, other = sink_on(path), sink_on(path, **{"flink.job.name": "other"})
-    await one.open(rp.SinkContext())
-    await one.flush(rp.Checkpoint(STATE))
+    one = await started(sink_on(path))
+    await one.checkpoint(STATE)
 
-    assert await other.open(rp.SinkContext()) is None
-    await one.flush(rp.Checkpoint(STATE))
+    assert await Start(sink_on(path, **{"flink.job.name": "other"}), job="other").open() == []
+    await one.checkpoint(STATE)
+
+
+async def test_the_state_store_of_the_job_may_be_in_the_same_database(path):
+    """Both have an entry of subtask 0, in tables of their own."""
+    given = rp.Properties({"flink.job.name": "job"})
+    kept = SubtaskCheckpoints(SnapshotStore(SqlStore(f"sqlite:///{path}", "flink.state.uri", given)), 0, 1)
+    await kept.open()
+    job = await started(sink_on(path))
+    await kept.store({**STATE, "kept": True})
+    await job.checkpoint(STATE)
+    await kept.store({**STATE, "kept": False})
+    assert await Start(sink_on(path)).open() == [STATE]
+
+
+@pytest.mark.parametrize("table", ["recordpublisher_positions", "recordpublisher_workers"])
+async def test_positions_of_an_earlier_version_are_refused_with_the_way_to_take_them_along(path, table):
+    query(path, f"create table {table} (job text, snapshot text)")
+    query(path, f"insert into {table} values ('other', '{{}}'), ('job', null)")
+    await sink_on(path).open(rp.SinkContext())
+    query(path, f"insert into {table} values ('job', '{{}}')")
+    with pytest.raises(
+        rp.StateError, match=rf"table {table} has positions of job 'job' .* positions import JOB --from"
+    ):
+        await sink_on(path).open(rp.SinkContext())
 
 
 async def test_fields_go_to_the_columns_of_their_names(path):
@@ -132,7 +134,7 @@ async def test_fields_go_to_the_columns_of_their_names(path):
             {"number": 8, "at": 0, "event_time": 5, "id": 70},
         )
     )
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
     assert query(path, "select * from orders") == [
         (1, 7, "2026-11-20 06:00:00.000000", 1.5, 1_700_000_000_500, '{"a": [1]}'),
@@ -150,7 +152,7 @@ async def test_fields_of_a_typed_value_go_to_columns_too(path):
     sink = sink_on(path, **{"flink.sink.sql.table": "t"})
     await sink.open(rp.SinkContext())
     await sink.write(with_values(Order(7, datetime(2026, 1, 1, tzinfo=UTC))))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
     assert query(path, "select * from t") == [(7, "2026-01-01 00:00:00.000000")]
 
@@ -159,7 +161,7 @@ async def test_a_typed_value_is_json_in_the_table_of_records(path):
     sink = sink_on(path)
     await sink.open(rp.SinkContext())
     await sink.write(with_values(Order(7, datetime(2026, 1, 1, tzinfo=UTC))))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
     assert query(path, "select value from records") == [('{"n": 7, "at": "2026-01-01T00:00:00Z"}',)]
 
@@ -183,12 +185,11 @@ async def test_bad_rows_are_rejected_with_their_reason_and_the_others_are_writte
     sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
     await sink.open(rejecting.context)
     await sink.write(with_values({"n": 100}, *BAD_VALUES, {"n": 200}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
     assert query(path, "select n from t") == [(100,), (200,)]
     assert sorted(number for (number,), _ in rejecting.records) == list("234567")
     assert all(reason for _, reason in rejecting.records)
-    assert query(path, "select checkpoint from recordpublisher_positions") == [(1,)]
 
 
 async def test_a_value_too_deep_for_json_text_is_rejected_with_its_reason(path):  # S7
@@ -202,7 +203,7 @@ async def test_a_value_too_deep_for_json_text_is_rejected_with_its_reason(path):
     sink = sink_on(path)
     await sink.open(rp.SinkContext(reject=reject))
     await sink.write(with_values({"n": 1}, deep, {"n": 2}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
     await sink.close()
 
     assert query(path, "select value from records") == [('{"n": 1}',), ('{"n": 2}',)]
@@ -216,7 +217,7 @@ async def test_without_a_policy_a_bad_row_fails_and_nothing_is_written(path):  #
     await sink.write(with_values({"n": 1}, {"n": None}))
 
     with pytest.raises(rp.SinkError, match=r"record 2 of orders/shardId-0 cannot be written: .*NOT NULL"):
-        await sink.flush(rp.Checkpoint(STATE))
+        await sink.flush()
 
     assert query(path, "select count(*) from t") == [(0,)]
 
@@ -226,7 +227,7 @@ async def test_a_repeated_record_is_one_row_in_a_table_keyed_by_record(path):
     await sink.open(rp.SinkContext())
     for _ in range(2):
         await sink.write(batch(b"a"))
-        await sink.flush(rp.Checkpoint(STATE))
+        await sink.flush()
 
     assert query(path, "select data from records") == [(b"a",)]
 
@@ -235,7 +236,7 @@ async def test_fields_do_not_replace_the_records_metadata(path):
     sink = sink_on(path)
     await sink.open(rp.SinkContext())
     await sink.write(with_values({"stream": "forged", "data": "forged", "n": 1}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
 
     assert query(path, "select stream, data, value from records") == [
         ("orders", b"0", '{"stream": "forged", "data": "forged", "n": 1}')
@@ -257,35 +258,37 @@ async def test_calls_that_are_cancelled_and_overtaken_leave_whole_transactions(p
     sink = sink_on(path, **{"flink.sink.sql.table": "rounds"})
     query(path, "create table rounds (n int)")
     for number in range(60):
-        await sink.open(rp.SinkContext())
+        job = await started(sink)
         await sink.write(with_values(*[{"n": number}] * 200))
-        flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint({"round": number})))
+        committing = asyncio.ensure_future(job.checkpoint(STATE | {"round": number}))
         await asyncio.sleep(0.002 * (number % 5))
-        flushing.cancel()
-        await asyncio.gather(flushing, return_exceptions=True)
-    await sink.open(rp.SinkContext())
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+    job = await started(sink)
     await sink.write(with_values({"n": 60}))
-    await sink.flush(rp.Checkpoint({"round": 60}))
+    await job.checkpoint(STATE | {"round": 60})
     await sink.close()
 
     counts = query(path, "select n, count(*) from rounds group by n order by n")
     assert counts[-1] == (60, 1)
     assert {count for _, count in counts[:-1]} <= {200}
-    assert query(path, "select snapshot from recordpublisher_positions") == [('{"round": 60}',)]
+    assert await Start(sink_on(path, **{"flink.sink.sql.table": "rounds"})).open() == [STATE | {"round": 60}]
 
 
-async def test_after_an_interrupted_commit_the_sink_commits_nothing_until_it_is_opened_again(path):
-    sink = sink_on(path)
-    await sink.open(rp.SinkContext())
-    await sink.write(batch(b"a"))
-    flushing = asyncio.ensure_future(sink.flush(rp.Checkpoint(STATE)))
-    await asyncio.sleep(0)
-    flushing.cancel()
-    await asyncio.gather(flushing, return_exceptions=True)
-
-    with pytest.raises(rp.SinkError, match="was interrupted"):
-        await sink.flush(rp.Checkpoint(STATE))
+async def test_a_commit_that_was_interrupted_is_there_once_after_the_next_one(path):
+    """Cancelled in its transaction, or in the answer to it: the next checkpoint repeats it, and finds it if it was done."""
+    sink = sink_on(path, **{"flink.sink.sql.table": "rounds"})
+    query(path, "create table rounds (n int)")
+    job = await started(sink)
+    for number in range(40):
+        await sink.write(with_values({"n": number}))
+        committing = asyncio.ensure_future(job.checkpoint(STATE))
+        await asyncio.sleep(0.001 * (number % 7))
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+    await job.checkpoint(STATE)
     await sink.close()
+    assert query(path, "select n from rounds order by n") == [(number,) for number in range(40)]
 
 
 async def test_an_unsupported_database_is_an_error_without_the_password(path):
@@ -306,7 +309,7 @@ async def test_instants_are_stored_in_utc(path):
     await sink.open(rp.SinkContext())
     given = ["2026-10-25T01:30:00Z", "2026-10-25T03:30:00+02:00", 1792891800000, "2026-10-25T01:30:00"]
     await sink.write(with_values(*({"at": at} for at in given)))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
     assert query(path, "select at from t") == [("2026-10-25 01:30:00.000000",)] * 4
 
 
@@ -315,7 +318,7 @@ async def test_a_generated_column_is_left_out(path):
     sink = sink_on(path, **{"flink.sink.sql.table": "t"})
     await sink.open(rp.SinkContext())
     await sink.write(with_values({"n": "a", "up": "x"}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
     assert query(path, "select n, up from t") == [("a", "A")]
 
 
@@ -328,7 +331,7 @@ async def test_a_trigger_that_raises_rejects_its_row(path):
     sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
     await sink.open(rejecting.context)
     await sink.write(with_values({"n": 1}, {"n": -1}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
     assert query(path, "select n from t") == [(1,)]
     assert rejecting.records == [(["2"], "IntegrityError: no")]
 
@@ -351,7 +354,7 @@ async def test_a_full_disk_is_told_as_one(path, caplog):
     await sink._database.transaction(limit)
     await sink.write(with_values({"data": "x" * 1_000_000}))
     with pytest.raises(rp.RetriesExhaustedError, match="database or disk is full"):
-        await sink.flush(rp.Checkpoint(STATE))
+        await sink.flush()
     assert "try 1 of 2, trying again" in caplog.text
     await sink.close()
 
@@ -366,7 +369,7 @@ async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
     sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
     await sink.open(rejecting.context)
     await sink.write(with_values({"n": 12.7}, {"n": 12.0}, {"n": 2**70}))
-    await sink.flush(rp.Checkpoint(STATE))
+    await sink.flush()
     assert query(path, "select n, typeof(n) from t") == [(12, "integer")]
     assert rejecting.records == [
         (["1"], "column 'n' (integer) cannot take 12.7"),
@@ -380,7 +383,7 @@ async def findings(sink):
 
 async def test_the_checks_find_a_missing_table_and_create_nothing(path):
     assert await findings(sink_on(path)) == {
-        "positions": "reachable, 0 stored snapshots",
+        "positions": "reachable, 0 entries",
         "table": "records will be created",
     }
     assert not path.exists()
@@ -406,14 +409,12 @@ async def test_a_table_that_is_created_is_told(path, caplog):
     assert [record.getMessage() for record in caplog.records] == ["created table ordres, which was missing"]
 
 
-@pytest.mark.parametrize("is_elastic", [False, True])
-async def test_another_job_that_fills_the_table_is_told(path, caplog, is_elastic):
-    first = sink_on(path)
-    await first.open(rp.SinkContext())
-    await first.flush(rp.Checkpoint(STATE))
+async def test_another_job_that_fills_the_table_is_told(path, caplog):
+    first = await started(sink_on(path))
+    await first.checkpoint(STATE)
     await sink_on(path).open(rp.SinkContext())
     await sink_on(path, **{"flink.job.name": "b", "flink.sink.sql.table": "t"}).open(rp.SinkContext())
     assert caplog.text == ""
 
-    await sink_on(path, **{"flink.job.name": "copy"}).open(rp.SinkContext(is_elastic=is_elastic))
+    await sink_on(path, **{"flink.job.name": "copy"}).open(rp.SinkContext())
     assert "table records also has rows of job 'job'" in caplog.text

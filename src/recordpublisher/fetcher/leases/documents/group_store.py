@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from recordpublisher.fetcher.checkpoints.assignment_kinds import LEASE_TABLE, SUBTASK_PREFIX, refuse_assignment
+from recordpublisher.fetcher.checkpoints.assignment_kinds import (
+    LEASE_TABLE,
+    PARTS,
+    SUBTASK_PREFIX,
+    refuse_assignment,
+)
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
@@ -16,7 +21,7 @@ from .lease_table_json import table_from_bytes, table_to_bytes
 from .position_part import PositionPart
 from .worker_record import WorkerRecord
 
-WORKERS, PARTS = "group/workers/", "group/positions/"
+WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
 """For a call that no lease waits for. The first one to a store takes longest: it connects."""
@@ -105,17 +110,17 @@ class GroupStore:
 
     async def read_part(self, worker: str, number: int) -> Stored[PositionPart] | None:
         """A part of a worker's positions, read consistently."""
-        name = _part_name(worker, number)
+        name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return None if found is None else Stored(PositionPart.from_bytes(found.value, self._place(name)), found.version)
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
         """Seal a part if it is still the one that was read."""
-        await self.write(_part_name(sealed.worker, number), sealed.to_bytes(), expected)
+        await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
         """A part of this worker's positions."""
-        return OwnDocument(self, _part_name(worker, number), PositionPart.from_bytes)
+        return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
         """Delete a sealed worker's record and parts. The record goes last: without it nobody looks for the parts."""
@@ -162,13 +167,17 @@ class OwnDocument(Generic[D]):
     async def write(self, document: D) -> None:
         """Write it under the version before; the first write creates it.
 
-        A refused write means that an earlier one of ours took effect after all: then this one follows it. Raises: FencedError when
-        the document was sealed or deleted.
+        A refused write means that an earlier one of ours took effect after all: this one itself, else this one follows it. Raises:
+        FencedError when the document was sealed or deleted.
         """
+        content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):
             try:
-                self._version = await self._group.write(self._name, document.to_bytes(), self._version)
+                self._version = await self._group.write(self._name, content, self._version)
             except ConflictError as error:
+                if error.current is not None and error.current.value == content:
+                    self._version = error.current.version
+                    return
                 if error.current is None or self._parse(error.current.value, self._name).is_sealed:
                     raise FencedError(f"{self._name} was sealed: other workers have the shards of this one") from error
                 self._version = error.current.version
@@ -190,5 +199,6 @@ async def write_first_table(group: GroupStore, table: LeaseTable) -> Stored[Leas
     return created
 
 
-def _part_name(worker: str, number: int) -> str:
+def part_name(worker: str, number: int) -> str:
+    """The name of a part."""
     return f"{PARTS}{worker}/{number}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
+from recordpublisher.fetcher.checkpoints.state_entries import NamesStaged, staged_to_json
+from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.fetcher.shards.shard_state import ShardState, StoredState
 from recordpublisher.fetcher.stored_documents import Count, WorkerName, read_document
 
@@ -70,9 +72,10 @@ class _StoredPosition(StoredState, rename="camel"):
     idle: bool = False
 
 
-class StoredPositions(msgspec.Struct):
-    """What `positions_to_json` gives, in an object with this entry."""
-
+class _StoredPart(NamesStaged, kw_only=True):
+    worker: WorkerName
+    write: Count
+    sealed: bool = False
     positions: list[tuple[str, Count, _StoredPosition]]
 
     def by_key(self) -> Positions:
@@ -83,29 +86,31 @@ class StoredPositions(msgspec.Struct):
         }
 
 
-class _StoredPart(StoredPositions):
-    worker: WorkerName
-    write: Count
-    sealed: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice. A sealed one is never written again."""
+    """A part of a worker's positions. `write` numbers the writes, so that no value is stored twice. A sealed one is never written again.
+
+    Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in.
+    """
 
     worker: str
     write: int = 1
     is_sealed: bool = False
     positions: Positions = field(default_factory=dict)
+    staged: Sequence[Staged] = ()
+    target: str = ""
 
     def to_bytes(self) -> bytes:
         """As JSON."""
         positions = positions_to_json(self.positions)
         sealed = {"sealed": True} if self.is_sealed else {}
-        return json_documents.to_bytes({"worker": self.worker, "write": self.write, **sealed, "positions": positions})
+        named = staged_to_json(self.staged, self.target)
+        content = {"worker": self.worker, "write": self.write, **sealed, **named, "positions": positions}
+        return json_documents.to_bytes(content)
 
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> PositionPart:
         """The inverse of `to_bytes`. Raises: StateError naming the place."""
         stored = read_document(value, _StoredPart, place, json_documents.FORMAT)
-        return cls(stored.worker, stored.write, stored.sealed, stored.by_key())
+        staged = tuple(each.staged for each in stored.staged)
+        return cls(stored.worker, stored.write, stored.sealed, stored.by_key(), staged, stored.target)

@@ -2,28 +2,30 @@
 
 import asyncio
 import re
+import secrets
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
-from recordpublisher.plugins.stores.durable_files import make_folder, path_of, why_not_writable
+import msgspec
+
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.fetcher.stored_documents import check_document
+from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 
-from ..failed_commit_guard import FailedCommitGuard
-from .staged_files import HIDDEN, Files
-from .subtask_positions import FileSubtaskPositions
-from .worker_positions import WORKERS, FileWorkerPositions
+from .staged_files import Files, StagedFile, StagedFiles
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
@@ -46,8 +48,8 @@ class WaitingBatch:
         return f"{self.stream}/{self.shard_id}"
 
 
-class FileSink(Sink):
-    """Owns the batches that wait for a checkpoint.
+class FileSink(CommittingSink):
+    """Owns the batches that wait for a checkpoint, and the name of the life that stages them.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. When more than
     `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
@@ -63,10 +65,10 @@ class FileSink(Sink):
         self._path = path_of(folder, path.key)
         self._key = path.key
         self._limit = properties.value(FILE_BUFFER)
+        self._files_there = StagedFiles(self._path)
         self._context = SinkContext()
-        self._begin_empty()
-        self._subtask_positions = FileSubtaskPositions(Path(folder))
-        self._worker_positions = FileWorkerPositions(Path(folder), self._commit, self._begin_empty)
+        self._life = ""
+        self._keep([])
 
     def prepare(self, batch: RecordBatch) -> Any:
         """On the event loop: the form in which a batch waits for the checkpoint; the batch itself unless another form is smaller."""
@@ -76,41 +78,27 @@ class FileSink(Sink):
     def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
         """In a thread: a function that writes one shard's file, or None when no record is valid; adds invalid records to `rejected`."""
 
-    async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Open the folder; returns the positions of all subtasks. Raises: ConfigurationError, StateError."""
+    async def open(self, context: SinkContext) -> None:
+        """Open the folder. Raises: ConfigurationError for one that cannot be written; StateError for positions of earlier versions."""
         self._context = context
-        self._begin_empty()
-        try:
-            if context.is_elastic:
-                await self._open_elastic()
-                return None
-            return await self._open() or None
-        except OSError as error:
-            raise ConfigurationError(
-                self._key, self._path, "a folder that can be written", reason=str(error)
-            ) from error
+        await self.begin(f"open-{secrets.token_hex(8)}")
+        if (reason := await asyncio.to_thread(self._files_there.why_not_writable)) is not None:
+            raise ConfigurationError(self._key, self._path, "a folder that can be written", reason=reason)
+        await self._files_there.open()
 
-    async def stored_positions(self) -> Sequence[State]:
-        """The positions of all subtasks, read only. Raises: StateError."""
-        return await self._subtask_positions.states()
+    def entries(self) -> ConditionalStore:
+        """In the hidden folder."""
+        return self._files_there.entries
 
     def destination(self) -> str:
         """The folder."""
-        return f"{type(self).__name__}, folder {Path(self._path).absolute()}"
-
-    def worker_positions(self) -> FileWorkerPositions:
-        """The entries of workers, in the hidden folder."""
-        return self._worker_positions
-
-    def revoked(self, shards: Collection[str]) -> None:
-        """Drop what waits of these shards: it is read again by another process."""
-        self._keep([part for part in self._waiting if part.shard not in shards])
+        return f"{type(self).__name__}, {self._files_there.place}"
 
     def checks(self) -> Checks:
         """Whether this user can write into the folder, or create it."""
 
         async def folder() -> str:
-            if (reason := await asyncio.to_thread(why_not_writable, Path(self._path))) is not None:
+            if (reason := await asyncio.to_thread(self._files_there.why_not_writable)) is not None:
                 raise ConfigurationError(self._key, self._path, "a folder that this user can write", reason=reason)
             return f"{self._path} can be written"
 
@@ -125,54 +113,44 @@ class FileSink(Sink):
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
 
-    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Write the waiting batches as files, and store the checkpoint's state with them.
+    def revoked(self, shards: Collection[str]) -> None:
+        """Drop what waits of these shards: it is read again by another process."""
+        self._keep([part for part in self._waiting if part.shard not in shards])
 
-        Raises: FencedError when a newer start owns the folder; SinkError for a record that cannot be written, unless bad records are
-        skipped or dead letters.
+    # --- commits ---------------------------------------------------------------------------------------------------------------
+
+    async def begin(self, life: str) -> None:
+        """Drop what waits."""
+        self._life = life
+        self._keep([])
+
+    async def stage(self, number: CommitNumber) -> Staged | None:
+        """Write what waits into hidden files, one for each shard.
+
+        Raises: SinkError for a record that cannot be written, unless bad records are skipped or dead letters; StateError.
         """
-        if checkpoint is None:
-            if self._waiting:
-                raise SinkError("a file sink writes files only at checkpoints: `flush` needs a checkpoint")
-            return
-        await self._commit(lambda files: self._subtask_positions.commit(files, checkpoint.state))
-
-    async def _commit(self, store: Callable[[Files], Awaitable[None]], shards: Collection[str] | None = None) -> None:
-        """`store` commits the files of these shards (None: of all), which then wait no more."""
-        with self._guard:
-            parts = [part for part in self._waiting if shards is None or part.shard in shards]
-            rejected: Rejected = []
-            files = await asyncio.to_thread(self._files, parts, rejected)
-            await self._context.reject_all(rejected)
-            try:
-                await store(files)
-            except OSError as error:
-                raise SinkError(f"the files of this checkpoint cannot be written: {error}") from error
+        parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
+        files = await asyncio.to_thread(self._files, parts, rejected)
+        await self._context.reject_all(rejected)
+        staged = await self._files_there.stage(self._life, number.n, files)
         done = {id(part) for part in parts}
         self._keep([part for part in self._waiting if id(part) not in done])
+        return Staged(number, {"files": staged}) if staged else None
+
+    async def publish(self, staged: Sequence[Staged]) -> None:
+        """Rename the files into place."""
+        await self._files_there.publish([file for each in staged for file in self._named(each)])
+
+    async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
+        """Delete hidden files."""
+        await self._files_there.discard(has_ended, {hidden for each in kept for hidden, _ in self._named(each)})
+
+    def _named(self, staged: Staged) -> Sequence[StagedFile]:
+        place = f"an entry in {self._files_there.entries.place}"
+        return check_document(staged.content, _StagedContent, place).files
 
     def _keep(self, parts: list[WaitingBatch]) -> None:
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
-
-    def _begin_empty(self) -> None:
-        """What a commit that failed before may have written is of no importance any more."""
-        self._keep([])
-        self._guard = FailedCommitGuard()
-
-    async def _open(self) -> list[State]:
-        await asyncio.to_thread(make_folder, Path(self._path) / HIDDEN)
-        if any((Path(self._path) / HIDDEN / WORKERS).glob("*")):
-            raise self._refusal("STATIC", "ELASTIC")
-        return await self._subtask_positions.open(self._context.subtask, self._context.parallelism)
-
-    async def _open_elastic(self) -> None:
-        if await self._subtask_positions.states():
-            raise self._refusal("ELASTIC", "STATIC")
-        await asyncio.to_thread(make_folder, Path(self._path) / HIDDEN / WORKERS)
-
-    def _refusal(self, given: str, stored: str) -> ConfigurationError:
-        reason = f"{self._path} has the positions of a job with {stored}, and records would come twice"
-        return ConfigurationError(SHARD_ASSIGNMENT.key, given, f"{stored}, or another folder", reason=reason)
 
     def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
         by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}
@@ -187,6 +165,10 @@ class FileSink(Sink):
     def _name(self, parts: Sequence[WaitingBatch]) -> str:
         first, last = parts[0], parts[-1]
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
+
+
+class _StagedContent(msgspec.Struct):
+    files: list[StagedFile]
 
 
 _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,129}")

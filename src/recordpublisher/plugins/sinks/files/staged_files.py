@@ -1,17 +1,25 @@
-"""StagedFiles: files that are written in a hidden folder, and renamed into place when a commit has named them (S6)."""
+"""StagedFiles: files that are written in a hidden folder, and renamed into place when an entry has committed them (S6)."""
 
+import asyncio
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
-from recordpublisher.plugins.stores.durable_files import make_folder, sync
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
+from recordpublisher.plugins.stores.folder import FolderStore, folder_error
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 HIDDEN = ".recordpublisher"
+STAGED, ENTRIES = "staged", "entries"
+EARLIER = ("subtasks", "workers")
+"""Where versions before 26 November 2026 had their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
 """Relative to the sink's folder, and within it: an entry may be somebody else's."""
+T = TypeVar("T")
 StagedFile = tuple[FileName, FileName]
 """Where a file is, and its name."""
 Files = Mapping[str, Callable[[Path], None]]
@@ -19,29 +27,65 @@ Files = Mapping[str, Callable[[Path], None]]
 
 
 class StagedFiles:
-    """The files of a sink's folder. Owns nothing: `stage` returns what a commit must store. Its methods block."""
+    """The files of a sink's folder, and the entries that commit them. Owns nothing.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Raises: StoreUnavailableError while the folder is away, StateError when waiting does not help.
+    """
 
-    def stage(self, folder: str, checkpoint: int, files: Files) -> list[StagedFile]:
-        """Write files, and return where each one is and its name. Raises: OSError.
+    def __init__(self, folder: str) -> None:
+        self.place = f"folder {Path(folder).absolute()}"
+        self._path = Path(folder)
+        self.entries: ConditionalStore = FolderStore(self._path / HIDDEN / ENTRIES, None)
 
-        The names of staged files are unique: the last commit still names those of its own.
+    async def open(self) -> None:
+        """Make the folder. Raises: StateError also when an earlier version has left positions there."""
+        hidden = self._path / HIDDEN
+        await _in_thread(self._path, lambda: make_folder(hidden / STAGED))
+        if found := [name for name in EARLIER if any((hidden / name).glob("*"))]:
+            raise StateError(
+                f"{hidden / found[0]} has the positions of a job of an earlier version, which this one does not read. With that version "
+                "stop the job, and write them into a file: `recordpublisher positions show JOB --json > positions.jsonl`. Move the folder "
+                "away, then `recordpublisher positions import JOB --from file:positions.jsonl` stores them here"
+            )
+
+    def why_not_writable(self) -> str | None:
+        """Why this user cannot write there; None: it seems possible."""
+        return why_not_writable(self._path)
+
+    async def stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
+        """Write files, and return where each one is and its name. The names of staged files are unique.
+
+        Raises: StoreUnavailableError also when the folder went away meanwhile: whoever has replaced this life has deleted it, as the next
+        commit will find out.
         """
-        staged = self._path / HIDDEN / folder
+        try:
+            return await _in_thread(self._path, lambda: self._stage(life, number, files))
+        except StateError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise StoreUnavailableError(str(error)) from error
+            raise
+
+    async def publish(self, files: Iterable[StagedFile]) -> None:
+        """Rename the files that are still staged; another process may do the same meanwhile. One that is gone was renamed."""
+        await _in_thread(self._path, lambda: self._publish(files))
+
+    async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
+        """Delete what these lives have staged, but for `kept`."""
+        await _in_thread(self._path, lambda: self._discard(has_ended, kept))
+
+    def _stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
+        staged = self._path / HIDDEN / STAGED / life
         make_folder(staged)
         written: list[StagedFile] = []
-        for number, (name, write) in enumerate(files.items()):
-            file = staged / f"{checkpoint}-{number}"
+        for index, (name, write) in enumerate(files.items()):
+            file = staged / f"{number}-{index}"
             write(file)
             sync(file)
             written.append((str(file.relative_to(self._path)), name))
         sync(staged)
         return written
 
-    def finish(self, files: Iterable[StagedFile]) -> None:
-        """Rename the files that are still staged; another process may do the same concurrently."""
+    def _publish(self, files: Iterable[StagedFile]) -> None:
         for staged, name in files:
             target = self._path / name
             make_folder(target.parent)
@@ -51,8 +95,19 @@ class StagedFiles:
                 continue
             sync(target.parent)
 
-    def drop(self, pattern: str, is_dropped: Callable[[str], bool] = lambda name: True) -> None:
-        """Delete the staged files in the folders that match."""
-        for folder in (self._path / HIDDEN).glob(pattern):
-            if is_dropped(folder.name):
+    def _discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
+        for folder in (self._path / HIDDEN / STAGED).glob("*"):
+            if not has_ended(folder.name):
+                continue
+            for file in folder.glob("*"):
+                if str(file.relative_to(self._path)) not in kept:
+                    file.unlink(missing_ok=True)
+            if not any(folder.glob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _in_thread(folder: Path, work: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        raise folder_error(folder, error) from error

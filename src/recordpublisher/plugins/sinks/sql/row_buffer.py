@@ -1,20 +1,20 @@
-"""RowBuffer: the batches that wait for a checkpoint, and the transaction that inserts their rows."""
+"""RowBuffer: the batches that wait for a checkpoint, the rows that wait for their entry, and the transaction that inserts them."""
 
 from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import Connection
 
+from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.publishers.records import RecordBatch
 
-from ..failed_commit_guard import FailedCommitGuard
 from .rows import Row
 from .target_table import RejectedRowsError, TargetTable
 
 
 class RowBuffer:
-    """Owns the waiting batches. `limit` bytes of them make it request a checkpoint. `open` comes before everything else."""
+    """Owns the waiting batches, and the staged rows. `limit` bytes of batches request a checkpoint. `open` comes before everything else."""
 
     def __init__(self, database: Database, limit: int) -> None:
         self._database = database
@@ -29,15 +29,10 @@ class RowBuffer:
         self.reset()
 
     def reset(self) -> None:
-        """Drop everything; a commit that failed before is of no importance any more."""
+        """Drop everything."""
         self._waiting: list[RecordBatch] = []
         self._bytes = 0
-        self._guard = FailedCommitGuard()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._waiting
+        self._staged: dict[CommitNumber, list[Row]] = {}
 
     def add(self, batch: RecordBatch) -> None:
         """Keep a batch for the next commit."""
@@ -50,45 +45,32 @@ class RowBuffer:
         """Forget what waits of these shards (`Shard.key`)."""
         self._keep([batch for batch in self._waiting if batch.shard.key not in shards])
 
-    async def commit(
-        self,
-        begin: Callable[[Connection], bool],
-        keep: Callable[[Connection], None],
-        shards: Collection[str] | None = None,
-    ) -> None:
-        """One transaction: `begin`, then the rows of these shards (None: of all), then `keep`. Nothing more if `begin` returns False.
+    async def stage(self, number: CommitNumber) -> int:
+        """Make rows of what waits, and return how many. Columns that the table needs are added in a transaction of their own.
 
-        Columns that the table needs are added before, in a transaction of their own.
-
-        Rows that the database rejects are reported, and the transaction is repeated without them. Raises: what `begin`, `keep` and the
-        job's policy for bad records raise; RetriesExhaustedError when the database is unreachable. After an error every further commit
-        raises it until `reset`.
+        Raises: what the job's policy for bad records raises; ConfigurationError, RetriesExhaustedError.
         """
-        with self._guard:
-            batches = [batch for batch in self._waiting if shards is None or batch.shard.key in shards]
-            if fields := await self._database.in_thread(lambda: self._opened_target.new_fields(batches)):
-                await self._database.transaction(lambda connection: self._opened_target.add_fields(connection, fields))
-            rows = await self._database.in_thread(lambda: self._rows(batches))
-            await self._reject([row for row in rows if row.reason])
-            await self._insert(begin, [row for row in rows if not row.reason], keep)
+        batches = list(self._waiting)
+        if fields := await self._database.in_thread(lambda: self._opened_target.new_fields(batches)):
+            await self._database.transaction(lambda connection: self._opened_target.add_fields(connection, fields))
+        rows = await self._database.in_thread(lambda: self._rows(batches))
+        await self._reject([row for row in rows if row.reason])
         done = {id(batch) for batch in batches}
         self._keep([batch for batch in self._waiting if id(batch) not in done])
+        if good := [row for row in rows if not row.reason]:
+            self._staged[number] = good
+        return len(good)
 
-    def _keep(self, batches: list[RecordBatch]) -> None:
-        self._waiting, self._bytes = batches, sum(batch.held_bytes for batch in batches)
+    async def insert(self, numbers: Sequence[CommitNumber], begin: Callable[[Connection], bool]) -> None:
+        """One transaction: `begin`, then the rows that were staged under these numbers, unless it returns False. Then they are forgotten.
 
-    def _rows(self, batches: Sequence[RecordBatch]) -> list[Row]:
-        return [row for batch in batches for row in self._opened_target.rows.rows(batch)]
-
-    async def _insert(
-        self, begin: Callable[[Connection], bool], rows: list[Row], keep: Callable[[Connection], None]
-    ) -> None:
-        """Commit; retry without the rows that the database rejects, until it rejects none."""
+        Rows that the database rejects are reported, and the transaction is repeated without them. Raises: what `begin` and the job's
+        policy for bad records raise; RetriesExhaustedError when the database is unreachable: the rows stay.
+        """
 
         def attempt(connection: Connection) -> None:
             if begin(connection):
-                self._opened_target.insert(connection, rows)
-                keep(connection)
+                self._opened_target.insert(connection, [row for each in numbers for row in self._staged.get(each, ())])
 
         while True:
             try:
@@ -96,9 +78,22 @@ class RowBuffer:
             except RejectedRowsError as error:
                 await self._reject(error.rows)
                 bad = {(id(row.batch), row.index) for row in error.rows}
-                rows = [row for row in rows if (id(row.batch), row.index) not in bad]
+                for each in self._staged.keys() & set(numbers):
+                    self._staged[each] = [row for row in self._staged[each] if (id(row.batch), row.index) not in bad]
             else:
-                return
+                break
+        for each in numbers:
+            self._staged.pop(each, None)
+
+    def has_staged(self, number: CommitNumber) -> bool:
+        """Whether rows of this number wait for `insert`."""
+        return number in self._staged
+
+    def _keep(self, batches: list[RecordBatch]) -> None:
+        self._waiting, self._bytes = batches, sum(batch.held_bytes for batch in batches)
+
+    def _rows(self, batches: Sequence[RecordBatch]) -> list[Row]:
+        return [row for batch in batches for row in self._opened_target.rows.rows(batch)]
 
     async def _reject(self, rows: list[Row]) -> None:
         await self._context.reject_all([(row.record, row.reason) for row in rows])

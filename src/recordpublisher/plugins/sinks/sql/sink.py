@@ -1,36 +1,42 @@
-"""SqlSink: writes rows and positions in one transaction, fenced by generation or by worker (S6)."""
+"""SqlSink: writes rows and the entry of their positions in one transaction (S6)."""
 
+import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+import msgspec
 from sqlalchemy import Connection
 
-from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, session_prefix
+from recordpublisher.plugins.stores.sql.sql_store import SqlStore
 from recordpublisher.publishers.base import Checks
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .positions import MAX_JOB_NAME, PositionTable
+from .earlier_positions import refuse_earlier_positions
 from .row_buffer import RowBuffer
 from .table_definitions import find_table
 from .target_table import TargetTable
-from .worker_positions import SqlWorkerPositions, WorkerTable
 
 log = logging.getLogger("recordpublisher.database")
-POSITIONS, WORKERS = "recordpublisher_positions", "recordpublisher_workers"
+ENTRIES = "recordpublisher_commits"
+"""The table of entries. Its own: the state store of the same job may be in the same database."""
+MAX_JOB_NAME = 200
 
 
-class SqlSink(Sink):
-    """Owns the batches that wait for a checkpoint, and the connection.
+class SqlSink(CommittingSink):
+    """Owns the rows that wait for a checkpoint, and the connection.
 
-    A checkpoint is one short transaction: check that the generation, or the worker, is still ours, insert the rows, store the positions.
-    So a crash leaves rows and positions or neither, and a suspended process holds no locks between checkpoints. When more than
-    `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
+    A checkpoint is one short transaction: write the entry, if it is still ours, and insert the rows. So a crash leaves rows and positions
+    or neither, and a suspended process holds no locks between checkpoints. When more than `flink.sink.sql.buffer.bytes` wait, the sink
+    requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -47,31 +53,27 @@ class SqlSink(Sink):
         self._job = job
         self._table_name, self._columns = properties.value(SQL_TABLE), properties.value(SQL_COLUMNS)
         self._database = Database(uri, SQL_URI.key, properties)
-        self._positions = PositionTable(POSITIONS, job, self._table_name)
-        self._workers = WorkerTable(WORKERS, job, self._table_name)
+        self._entries = SqlStore(uri, SQL_URI.key, properties, database=self._database, table=ENTRIES)
         self._buffer = RowBuffer(self._database, properties.value(SQL_BUFFER))
-        self._worker_positions = SqlWorkerPositions(self._database, self._buffer, self._workers)
-        self._context = SinkContext()
-        self._generation = 0
-        self._checkpoints = 0
 
-    async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Take the next generation; returns the positions of all subtasks. With ELASTIC assignment: None, and no generation is taken.
+    async def open(self, context: SinkContext) -> None:
+        """Find the table, or create it. Raises: ConfigurationError, RetriesExhaustedError, StateError."""
+        await self._database.transaction(lambda connection: refuse_earlier_positions(connection, self._job))
+        await self._entries.prepare()
 
-        Raises: ConfigurationError, RetriesExhaustedError, StateError.
-        """
-        self._context, self._checkpoints = context, 0
-        if context.is_elastic:
-            self._buffer.open(context, await self._database.transaction(self._open_elastic))
-            return None
-        self._database.name_session(self._positions.session_name(context.subtask, context.parallelism))
-        target, states = await self._database.transaction(self._open)
-        self._buffer.open(context, target)
-        return states or None
+        def target(connection: Connection) -> TargetTable:
+            self._warn_of_other_jobs(connection)
+            return TargetTable(connection, self._table_name, self._columns, context.value_type)
 
-    async def stored_positions(self) -> Sequence[State]:
-        """The positions of all subtasks, read only. Raises: RetriesExhaustedError, StateError."""
-        return await self._database.transaction(self._positions.stored) if self._database.exists() else []
+        self._buffer.open(context, await self._database.transaction(target))
+
+    def entries(self) -> ConditionalStore:
+        """In the same database."""
+        return self._entries
+
+    def target(self) -> str:
+        """The table: with another one the job would begin in the middle."""
+        return f"table {self._table_name}"
 
     def destination(self) -> str:
         """The database and the table."""
@@ -89,10 +91,6 @@ class SqlSink(Sink):
 
         return {**super().checks(), "table": table}
 
-    def worker_positions(self) -> SqlWorkerPositions:
-        """The rows of workers, in a table of their own."""
-        return self._worker_positions
-
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""
         self._buffer.add(batch)
@@ -101,64 +99,79 @@ class SqlSink(Sink):
         """Drop what waits of these shards: it is read again by another process."""
         self._buffer.drop(shards)
 
-    async def flush(self, checkpoint: Checkpoint | None = None) -> None:
-        """Commit the waiting rows together with the checkpoint's state.
-
-        Raises: FencedError when a newer start owns the positions, SinkError for a bad row, unless bad rows are skipped or dead letters,
-        RetriesExhaustedError when the database is unreachable.
-        """
-        if checkpoint is None:
-            if not self._buffer.is_empty:
-                raise SinkError("the sql sink commits rows only with their positions: `flush` needs a checkpoint")
-            return
-        self._checkpoints += 1
-        subtask, generation, number, state = (
-            self._context.subtask,
-            self._generation,
-            self._checkpoints,
-            checkpoint.state,
-        )
-
-        def begin(connection: Connection) -> bool:
-            return self._positions.last_checkpoint(connection, subtask, generation) < number
-
-        await self._buffer.commit(begin, lambda connection: self._positions.keep(connection, subtask, number, state))
-
     async def close(self) -> None:
         """Close the connection; rows that wait for a checkpoint are not written."""
         await self._database.close()
 
-    def _open(self, connection: Connection) -> tuple[TargetTable, list[State]]:
-        if self._workers.targets(connection):
-            raise self._refusal(WORKERS, "STATIC", "ELASTIC")
-        self._positions.stored(connection)  # those of another table are refused before a running job is replaced
-        self._generation = self._positions.open(connection, self._context.subtask, self._context.parallelism)
-        self._warn_of_other_jobs(connection)
-        return self._target(connection), self._positions.load(connection)
+    # --- commits ---------------------------------------------------------------------------------------------------------------
 
-    def _open_elastic(self, connection: Connection) -> TargetTable:
-        if self._positions.stored(connection):
-            raise self._refusal(POSITIONS, "ELASTIC", "STATIC")
-        others = self._workers.targets(connection) - {self._table_name}
-        if others:
-            reason = f"the processes of job '{self._job}' write to table '{others.pop()}'"
-            raise ConfigurationError(
-                SQL_TABLE.key, self._table_name, f"the same table, or another {JOB_NAME.key}", reason=reason
-            )
-        self._workers.create(connection)
-        self._warn_of_other_jobs(connection)
-        return self._target(connection)
+    async def begin(self, life: str) -> None:
+        """Drop what waits. The session has the name of the life from now on."""
+        self._buffer.reset()
+        await self._database.rename_session(self._session_name(life))
 
-    def _target(self, connection: Connection) -> TargetTable:
-        return TargetTable(connection, self._table_name, self._columns, self._context.value_type)
+    async def stage(self, number: CommitNumber) -> Staged | None:
+        """Make rows, which stay in memory until their entry is written.
+
+        Raises: SinkError for a bad row, unless bad rows are skipped or dead letters; RetriesExhaustedError.
+        """
+        rows = await self._buffer.stage(number)
+        return Staged(number, {"rows": rows}) if rows else None
+
+    async def commit(
+        self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
+    ) -> str:
+        """Write the entry and insert the rows in one transaction. Raises: as `CommittingSink.commit`; SinkError for a row that the database
+        rejects, unless bad rows are skipped or dead letters."""
+        if expected is None or not staged:
+            return await super().commit(store, name, value, expected, staged)
+        version = new_version()
+
+        def begin(connection: Connection) -> bool:
+            nonlocal version
+            try:
+                return self._entries.replace_in(connection, name, value, expected, version)
+            except ConflictError as error:
+                if error.current is None or error.current.value != value:
+                    raise
+                version = error.current.version  # an earlier attempt has taken effect, with the rows
+                return False
+
+        await self._buffer.insert([each.number for each in staged], begin)
+        return version
+
+    async def publish(self, staged: Sequence[Staged]) -> None:
+        """Nothing for what was committed: its rows are visible. Rows that no entry commits, as dead letters, are inserted."""
+        if waiting := [each.number for each in staged if self._buffer.has_staged(each.number)]:
+            await self._buffer.insert(waiting, lambda connection: True)
+
+    async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
+        """Nothing is staged outside the memory of a process."""
+
+    async def end_life(self, life: str) -> None:
+        """End its session: if it is stopped within a commit, its lock would stay."""
+        name = self._session_name(life)
+        await self._database.transaction(lambda connection: end_sessions(connection, name))
+
+    def _session_name(self, life: str) -> str:
+        """At most 63 characters."""
+        return f"{session_prefix(ENTRIES, self._job)} {hashlib.sha256(life.encode()).hexdigest()[:20]}"
 
     def _warn_of_other_jobs(self, connection: Connection) -> None:
-        writers = self._positions.writers(connection) | self._workers.writers(connection)
-        for job in sorted(writers - {self._job}):
+        stored = self._entries.values_of_others(connection)
+        for job in sorted({job for job, value in stored if _target_of(value) == self.target()}):
             log.warning(
                 "table %s also has rows of job '%s': the jobs have positions of their own", self._table_name, job
             )
 
-    def _refusal(self, table: str, given: str, stored: str) -> ConfigurationError:
-        reason = f"table {table} has positions of job '{self._job}' with {stored}, and rows would come twice"
-        return ConfigurationError(SHARD_ASSIGNMENT.key, given, f"{stored}, or another {JOB_NAME.key}", reason=reason)
+
+class _Targeted(msgspec.Struct):
+    target: str = ""
+
+
+def _target_of(entry: bytes) -> str:
+    """The target in an entry of another job; empty for one that cannot be read."""
+    try:
+        return msgspec.json.decode(entry, type=_Targeted).target
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return ""

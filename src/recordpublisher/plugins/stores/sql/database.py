@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from recordpublisher.publishers.errors import ConfigurationError, RetriesExhaustedError, TransientError
@@ -47,6 +47,13 @@ class Database:
     def name_session(self, name: str) -> None:
         """The `application_name` of the next connection to PostgreSQL."""
         self._session_name = name
+
+    async def rename_session(self, name: str) -> None:
+        """Give this session, and those after it, a name in PostgreSQL's list of sessions. Raises: as `transaction`."""
+        self.name_session(name)
+        statement = text("SELECT set_config('application_name', :name, false)")
+        if self._engine.dialect.name == "postgresql":
+            await self.transaction(lambda connection: connection.execute(statement, {"name": name}))
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, in a transaction of its own; returns its result. An exception rolls everything back.

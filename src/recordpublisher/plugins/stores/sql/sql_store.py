@@ -25,17 +25,22 @@ class SqlStore(ConditionalStore):
     The table is made by the first write.
     """
 
-    def __init__(self, uri: str, key: str, properties: Properties) -> None:
-        """`key` is the property that has the URI. Raises: ConfigurationError, also without a name of the job: its rows have it."""
+    def __init__(
+        self, uri: str, key: str, properties: Properties, *, database: Database | None = None, table: str = TABLE
+    ) -> None:
+        """`key` is the property that has the URI. `database`: one that a sink shares with it; `table`: of the values.
+
+        Raises: ConfigurationError, also without a name of the job: its rows have it.
+        """
         job = properties.value(JOB_NAME)
         if job is None:
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
-        self.place = f"table {TABLE} of {mask_passwords(uri)}"
+        self.place = f"table {table} of {mask_passwords(uri)}"
         self._job = job
-        self._database = Database(uri, key, properties)
+        self._database = database or Database(uri, key, properties)
         self._metadata = MetaData()
         self._table = Table(
-            TABLE,
+            table,
             self._metadata,
             Column("job", String(200), primary_key=True),
             Column("name", String(200), primary_key=True),
@@ -53,7 +58,7 @@ class SqlStore(ConditionalStore):
         version = new_version()
         row = {"job": self._job, "name": name, "version": version, "value": value}
         statement = text(
-            f"INSERT INTO {TABLE} (job, name, version, value) VALUES (:job, :name, :version, :value)"
+            f"INSERT INTO {self._table.name} (job, name, version, value) VALUES (:job, :name, :version, :value)"
             " ON CONFLICT DO NOTHING"
         )
 
@@ -73,16 +78,28 @@ class SqlStore(ConditionalStore):
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Update the row with the expected version."""
         version = new_version()
+        await self._transaction(lambda connection: self.replace_in(connection, name, value, expected, version))
+        return version
 
-        def replace(connection: Connection) -> str:
-            old = self._row(name) & (self._table.c.version == expected)
-            if not connection.execute(self._table.update().where(old).values(version=version, value=value)).rowcount:
-                current = self._get(connection, name)
-                if current is None or current.version != version:
-                    raise ConflictError(self.place, name, current)
-            return version
+    def replace_in(self, connection: Connection, name: str, value: bytes, expected: str, version: str) -> bool:
+        """`compare_and_set` in the caller's transaction, after `prepare`. Returns False if an earlier attempt has written this version."""
+        old = self._row(name) & (self._table.c.version == expected)
+        if connection.execute(self._table.update().where(old).values(version=version, value=value)).rowcount:
+            return True
+        current = self._get(connection, name)
+        if current is None or current.version != version:
+            raise ConflictError(self.place, name, current)
+        return False
 
-        return await self._transaction(replace)
+    async def prepare(self) -> None:
+        """Make the table, if it is missing."""
+        await self._transaction(lambda connection: None)
+
+    def values_of_others(self, connection: Connection) -> list[tuple[str, bytes]]:
+        """The values of other jobs, in the caller's transaction, after `prepare`."""
+        table = self._table.c
+        found = connection.execute(select(table.job, table.value).where(table.job != self._job))
+        return [(row.job, bytes(row.value)) for row in found]
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         """Select the rows whose names have the prefix."""
@@ -117,7 +134,7 @@ class SqlStore(ConditionalStore):
 
     async def end_sessions(self, role: str) -> None:
         """PostgreSQL: end the job's sessions of this role, which releases their locks; this store's session has the role from now on."""
-        name = f"{session_prefix(TABLE, self._job)} {role}"
+        name = f"{session_prefix(self._table.name, self._job)} {role}"
         self._database.name_session(name)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
@@ -133,7 +150,7 @@ class SqlStore(ConditionalStore):
             return nothing
 
         def found(connection: Connection) -> T:
-            if not inspect(connection).has_table(TABLE):
+            if not inspect(connection).has_table(self._table.name):
                 return nothing
             self._check_columns(connection)
             return work(connection)

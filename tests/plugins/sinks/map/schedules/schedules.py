@@ -103,7 +103,6 @@ class Life:
             reject=self.reject,
             request_checkpoint=requested.set,
             may_write=lambda: self.may_write,
-            is_elastic=self.is_group,
         )
         await self.sink.open(context)
         await self.checkpoint(False)

@@ -1,0 +1,115 @@
+"""Commits: one life's entry, which commits what a sink has staged together with the positions (S6, E1)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StoreUnavailableError
+
+from ..committing_sink import CommitNumber, CommittingSink, Staged
+from ..conditional_store import ConditionalStore, ConflictError
+
+MOST_UNPUBLISHED = 3
+"""With so many commits that are not published yet the next one waits: an entry has room for a few."""
+ValueOf = Callable[[int, Sequence[Staged]], bytes]
+"""The entry as it is stored, from the number of the write, which makes it unique, and from what it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    value: bytes
+    staged: Sequence[Staged]
+
+
+class Commits:
+    """Owns one life's entry: its version, the number of the last commit, what is undecided, and what is not published yet.
+
+    A write without an answer may have taken effect, or may still do so. It is repeated as it is until it is decided: it finds itself, or
+    what somebody else has written. So nothing is committed twice, and nothing of an ended life is committed later.
+
+    `settle` and `commit` must not overlap; `stage` and `publish` may be called meanwhile.
+    """
+
+    def __init__(
+        self,
+        sink: CommittingSink,
+        store: ConditionalStore,
+        name: str,
+        writer: str,
+        *,
+        version: str | None = None,
+        number: int = 0,
+        unpublished: Sequence[Staged] = (),
+    ) -> None:
+        """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`."""
+        self._sink = sink
+        self._store = store
+        self._name = name
+        self._writer = writer
+        self._version = version
+        self._number = number
+        self._staged: list[Staged] = []
+        self._unpublished = list(unpublished)
+        self._undecided: _Write | None = None
+        self._publishing = asyncio.Lock()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a commit had no answer yet."""
+        return self._undecided is not None
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is staged that no entry names."""
+        return bool(self._staged)
+
+    async def settle(self) -> None:
+        """Repeat what is undecided, and publish if too much waits for it: afterwards an entry can be written.
+
+        Raises: FencedError when somebody else has written the entry; StoreUnavailableError, StateError.
+        """
+        if self._undecided is not None:
+            await self._decide(self._undecided)
+        if len(self._unpublished) >= MOST_UNPUBLISHED:
+            await self.publish()
+
+    async def stage(self) -> None:
+        """Let the sink stage what was written: the next commit names it. Raises: errors of the sink."""
+        self._number += 1
+        staged = await self._sink.stage(CommitNumber(self._writer, self._number))
+        if staged is not None:
+            self._staged.append(staged)
+
+    async def commit(self, value_of: ValueOf, *, names_staged: bool = True) -> None:
+        """Write the entry, after `settle`. Without `names_staged` it stays the entry of what was committed before.
+
+        `value_of` is called before the first await: what it tells of is what the entry has. Raises: as `settle`.
+        """
+        if self._undecided is not None:
+            raise AssertionError("a commit is undecided")
+        self._number += 1
+        staged = tuple(self._staged) if names_staged else ()
+        write = self._undecided = _Write(value_of(self._number, (*self._unpublished, *staged)), staged)
+        await self._decide(write)
+
+    async def publish(self) -> None:
+        """Publish what is committed, in the order of its numbers. Raises: StoreUnavailableError, StateError."""
+        async with self._publishing:
+            if committed := tuple(self._unpublished):
+                await self._sink.publish(committed)
+                del self._unpublished[: len(committed)]
+
+    async def _decide(self, write: _Write) -> None:
+        try:
+            version = await self._sink.commit(self._store, self._name, write.value, self._version, write.staged)
+        except ConflictError as error:
+            if error.current is None or error.current.value != write.value:
+                raise FencedError(
+                    f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped"
+                ) from error
+            version = error.current.version
+        except RetriesExhaustedError as error:
+            raise StoreUnavailableError(str(error)) from error
+        self._version, self._undecided = version, None
+        self._unpublished += write.staged
+        del self._staged[: len(write.staged)]

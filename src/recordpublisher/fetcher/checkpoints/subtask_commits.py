@@ -1,0 +1,142 @@
+"""SubtaskCommits: commits what a sink has staged with the snapshot of a subtask of a fixed number (STATIC: S6)."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from ..committing_sink import CommittingSink, Staged
+from ..conditional_store import ConditionalStore
+from ..sink import State
+from .assignment_kinds import PARTS, SUBTASK_PREFIX, refuse_assignment
+from .commits import Commits
+from .snapshot_store import SnapshotStore
+from .state_entries import StateEntry, entry_name
+
+NUMBERS = 1 << 32
+"""Commits of one generation, at most."""
+
+
+class SubtaskCommits:
+    """Owns the generation of this start, its commits, and whether entries of another parallelism are left to be emptied."""
+
+    def __init__(
+        self, sink: CommittingSink, store: ConditionalStore, job_name: str | None, subtask: int, parallelism: int
+    ) -> None:
+        self._sink = sink
+        self._store = store
+        self._snapshots = SnapshotStore(store)
+        self._job = job_name or "job"
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._entry = StateEntry()
+        self._commits: Commits | None = None
+        self._has_former = False
+
+    async def open(self) -> list[State]:
+        """Take the next generation, publish what entries name, discard what ended starts have left, and return every snapshot.
+
+        From now on earlier starts of this subtask are fenced off, and all subtasks that this start does not have. Raises: StateError,
+        StoreUnavailableError; ConfigurationError for entries of another target, before a running job is replaced.
+        """
+        before = await self._snapshots.entries()
+        self._check_target(before)
+        await self._refuse_group()
+        await self._end_lives(before)
+        await self._snapshots.open_generation(self._subtask)
+        await self._refuse_group()  # once more, now that a worker that joins sees the entry (E10)
+        await self._snapshots.fence_subtasks_from(self._parallelism)
+        entries = await self._snapshots.entries()
+        named = [staged for entry in entries.values() for staged in entry.staged]
+        await self._sink.publish(named)
+        version, entry = self._snapshots.known(self._subtask)
+        self._entry = entry = StateEntry(
+            entry.generation, target=self._sink.target(), writer=entry.writer or secrets.token_hex(4)
+        )
+        await self._sink.discard(self._has_ended, named)
+        await self._sink.begin(life_name(self._job, self._subtask, entry.generation))
+        writer, number = f"{self._job}/{self._subtask}/{entry.writer}", entry.generation * NUMBERS
+        self._commits = Commits(
+            self._sink, self._store, entry_name(self._subtask), writer, version=version, number=number
+        )
+        ours = {entry_name(subtask) for subtask in range(self._parallelism)}
+        self._has_former = any(entry.snapshot is not None for name, entry in entries.items() if name not in ours)
+        return [entry.snapshot for entry in entries.values() if entry.snapshot is not None]
+
+    async def settle(self) -> None:
+        """Decide what is undecided; to be called before the snapshot is taken. Raises: FencedError, StoreUnavailableError, StateError."""
+        await self._opened.settle()
+
+    async def commit(self, state: dict[str, Any]) -> None:
+        """Stage what was written, and commit it with this snapshot, which covers exactly that. No write may go on.
+
+        Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
+        """
+        await self._opened.stage()
+
+        def value(number: int, staged: Sequence[Staged]) -> bytes:
+            entry = self._entry
+            return StateEntry(
+                entry.generation, number % NUMBERS, state, staged, target=entry.target, writer=entry.writer
+            ).to_bytes()
+
+        await self._opened.commit(value)
+
+    async def publish(self) -> None:
+        """Make visible what is committed. Raises: StoreUnavailableError, StateError."""
+        await self._opened.publish()
+        if self._has_former:
+            self._has_former = not await self._snapshots.forget_former(self._parallelism)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+    @property
+    def _opened(self) -> Commits:
+        if self._commits is None:
+            raise AssertionError("the commits are not open")
+        return self._commits
+
+    async def _refuse_group(self) -> None:
+        """Raises: StateError when workers of a group have their positions where the sink has its entries (E10)."""
+        if self._sink.entries() is not None and await self._store.list_names(PARTS):
+            refuse_assignment(self._store.place, "ELASTIC", "STATIC")
+
+    async def _end_lives(self, entries: dict[str, StateEntry]) -> None:
+        """One that is stopped within a commit must not hold up the start that replaces it."""
+        for name, entry in entries.items():
+            number = name.removeprefix(SUBTASK_PREFIX)
+            if number.isdecimal() and (int(number) == self._subtask or int(number) >= self._parallelism):
+                await self._sink.end_life(life_name(self._job, int(number), entry.generation))
+
+    def _check_target(self, entries: dict[str, StateEntry]) -> None:
+        target = self._sink.target()
+        if other := next((entry.target for entry in entries.values() if entry.target not in ("", target)), None):
+            reason = (
+                f"the positions in {self._store.place} belong to rows in {other}: another one would begin in the middle"
+            )
+            raise ConfigurationError("sink", target, f"{other}, or positions in another place", reason=reason)
+
+    def _has_ended(self, life: str) -> bool:
+        """Whether a start of this job was replaced by this one: all that are older, of this subtask and of those it has fenced."""
+        begin, _, generation = life.rpartition(".")
+        job, _, subtask = begin.rpartition(".")
+        if job != job_part(self._job) or not (subtask.isdecimal() and generation.isdecimal()):
+            return False
+        is_replaced = int(subtask) == self._subtask or int(subtask) >= self._parallelism
+        return is_replaced and int(generation) < self._entry.generation
+
+
+def life_name(job: str, subtask: int, generation: int) -> str:
+    """The name of one start of a subtask."""
+    return f"{job_part(job)}.{subtask}.{generation}"
+
+
+def job_part(job: str) -> str:
+    """What the names of a job's lives begin with: two jobs never have the same."""
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
+    return safe if safe == job else f"{safe}-{hashlib.sha256(job.encode()).hexdigest()[:12]}"
