@@ -40,8 +40,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "CommittingSink", "Staged", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint", "Unfinished", "MemorySink", "ReactiveSink",
-            "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint", "Unfinished",
+            "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),

@@ -184,7 +184,7 @@ class DataFetcher(Generic[V]):
             checkpoints=None
             if store is None or group is not None or (isinstance(sink, CommittingSink) and entries_of(sink) is None)
             else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
-            commits=self._commits(sink, store, subtask, parallelism) if group is None else None,
+            commits=self._commits(sink, store, subtask, parallelism) if group is None and self._has_positions else None,
             dead_letters=dead_letters,
             traced=traced_calls(given, clock),
             restore=snapshots,

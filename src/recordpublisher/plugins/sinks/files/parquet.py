@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise ImportError(f"the parquet sink needs the extra 'parquet': {install_command('parquet')}") from error
 
-from recordpublisher.fetcher.sink import SinkContext, State
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS
@@ -36,11 +36,11 @@ class ParquetSink(FileSink):
         self._options = ParquetOptions.of(given)
         self._columns = FileColumns()
 
-    async def open(self, context: SinkContext) -> Sequence[State] | None:
-        """Open the folder; returns all positions. Raises: ConfigurationError, also for a field without a column; StateError."""
+    async def open(self, context: SinkContext) -> None:
+        """Open the folder. Raises: ConfigurationError, also for a field without a column; StateError."""
         self._columns = FileColumns(context.value_type if self._takes_fields else None)
         self._options.check(self._columns.schema)
-        return await super().open(context)
+        await super().open(context)
 
     def prepare(self, batch: RecordBatch) -> Any:
         """Arrow columns, which are smaller than the batch and cheap to make now; those of values are made later, in a thread."""
