@@ -14,7 +14,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.lag.stored_positions import SinkPositions
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
-from fakes.committing_sink import started
+from fakes.commits.committing_sink import started
 from processes.command_line import command
 
 SHARD = "shardId-000000000000"

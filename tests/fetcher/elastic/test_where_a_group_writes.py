@@ -9,7 +9,7 @@ from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
-from fakes import committing_sink
+from fakes.commits import committing_sink
 from fakes.leases.elastic_processes import ElasticProcesses, TimedSink
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink

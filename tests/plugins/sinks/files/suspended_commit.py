@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
 from fakes.batches import batch
-from fakes.committing_sink import started
+from fakes.commits.committing_sink import started
 
 OPERATIONS = {"open", "os.rename", "os.mkdir", "os.remove", "os.listdir", "os.scandir"}
 STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "1"}}}

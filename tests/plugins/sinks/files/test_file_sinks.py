@@ -16,7 +16,7 @@ from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch
-from fakes.committing_sink import Start, started
+from fakes.commits.committing_sink import Start, started
 
 
 def state(position):

@@ -14,7 +14,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.sinks.sql import SqlSink, target_table
 
 from fakes.batches import batch
-from fakes.committing_sink import started
+from fakes.commits.committing_sink import started
 
 pytestmark = pytest.mark.slow
 STATE = {"version": 2, "generation": 1, "shards": {}}

@@ -14,7 +14,7 @@ from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.stores.sql.sql_store import SqlStore
 
 from fakes.batches import batch
-from fakes.committing_sink import Start, started
+from fakes.commits.committing_sink import Start, started
 
 STATE = {"version": 2, "generation": 1, "shards": {"orders/shardId-0": {"position": "2"}}}
 

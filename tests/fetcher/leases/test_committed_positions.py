@@ -16,7 +16,7 @@ from recordpublisher.publishers.positions import SequenceNumber, StartingPositio
 from recordpublisher.testing import VirtualClock, run_virtual
 from recordpublisher.testing.sink_case import batch_of
 
-from fakes.committing_sink import Table, TableSink
+from fakes.commits.committing_sink import Table, TableSink
 from fakes.memory_store import MemoryStore
 
 A = PositionKey("orders/a", 1)
