@@ -6,11 +6,11 @@ from .plugins import spark as spark
 from .consumer.typed_values import Json as Json
 from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
-from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
+from .fetcher.committing_sink import CommitNumber as CommitNumber
+from .fetcher.committing_sink import CommittingSink as CommittingSink
+from .fetcher.committing_sink import Staged as Staged
 from .fetcher.conditional_store import ConditionalStore as ConditionalStore
-from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
 from .fetcher.conditional_store import ConflictError as ConflictError
-from .fetcher.committing_sink import CommitNumber as CommitNumber, CommittingSink as CommittingSink, Staged as Staged
 from .fetcher.conditional_store import VersionedValue as VersionedValue
 from .fetcher.coordination.watermark_tracker import SubtaskReport as SubtaskReport
 from .fetcher.coordination.watermark_tracker import SubtaskStatus as SubtaskStatus
