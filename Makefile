@@ -11,6 +11,10 @@ FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
+# Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
+KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/cli
+OF_JOBS := tests/plugins/runtime/jobs
+OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark
 SPARKS := 4.0.2 4.1.1
 NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas|testing))/'
@@ -18,7 +22,7 @@ NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model
+.PHONY: demo leaks minimums test test-spark test-all spark-alone computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -28,6 +32,13 @@ test: $(STAMP)  ## the suite in five minutes: without slow tests, long runs, and
 
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
+
+# In .ci/run side by side: one Spark at a time, since it gives a new Python process ten seconds to connect, and at nice 10 what only computes.
+spark-alone: test-spark $(SPARKS:%=.venvs/spark-%/.installed)  ## what starts one Spark after another and is not slow: test-spark, then spark-versions
+	+$(MAKE) --no-print-directory spark-versions
+
+computations: $(STAMP)  ## what fills the cores beside it: the core with the lowest versions, random schedules, the demo's environment
+	+nice -n 10 $(MAKE) --no-print-directory $(DEMO)/.installed minimums simulation
 
 spark-classes: .venv/spark.jsa  ## stores Spark's classes for the tests that start it (half a minute); for CI, which starts it sixty times
 
@@ -46,10 +57,10 @@ slow-rest: $(STAMP)
 	RECORDPUBLISHER_ALL_INPUTS=1 nice -n 10 $(BIN)/pytest -p no:cacheprovider -n 2 --dist loadfile -m "(slow or random or hypothesis) and not spark and not ($(LONG))"
 
 sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
-	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s
+	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s $(OF_JOBS)
 
 sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
-	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s
+	RECORDPUBLISHER_ROUNDS=60 $(BIN)/pytest -m sinks -s $(OF_JOBS)
 
 leaks: $(STAMP)  ## tests of connections, each of which fails if it leaves one open (about eight minutes)
 	RECORDPUBLISHER_LEAKS=1 $(BIN)/pytest -p no:cacheprovider -m "not (slow or $(LONG) or spark or servers)" $(CONNECTIONS)
@@ -68,18 +79,17 @@ nightly-rest: $(STAMP)
 	SCHEDULES=100000 $(BIN)/pytest -p no:cacheprovider -q -s -m simulation tests/simulation/test_simulation.py
 	MAP_SCHEDULES=100000 MAP_GROUP_SCHEDULES=5000 $(BIN)/pytest -p no:cacheprovider -q tests/plugins/sinks/map/test_schedules.py
 
-kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (twenty-five minutes)
+kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (sixteen minutes)
 	+$(MAKE) --no-print-directory -j 2 spark-kills other-kills
 
-spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark
-	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/plugins
+spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, then the demo's job
+	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/plugins/spark tests/demo
 
-other-kills: $(STAMP)  ## jobs without Spark, then the demo; nice: Spark gives a new Python process ten seconds to connect
-	nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "kills and not spark"
-	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/demo
+other-kills: $(STAMP)  ## jobs without Spark, two at a time, since they mostly wait; nice: Spark gives a new Python process ten seconds to connect
+	nice -n 10 $(BIN)/pytest -p no:cacheprovider -n 2 --dist load -m "kills and not spark" $(KILLS)
 
 time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
-	$(BIN)/pytest -m time
+	$(BIN)/pytest -m time $(OUTAGE)
 
 outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/explanation/watermarks.md
 	$(RESEARCH) outage.replay --rule flink --pictures docs/images
@@ -98,7 +108,7 @@ mutation: $(STAMP)  ## removes each recovery rule in turn and reports how many s
 	$(RESEARCH) soak.mutation_testing --seeds 600
 
 soak-spark: $(STAMP)  ## many more kills of Spark jobs: KILL_ROUNDS=24 a job (half an hour)
-	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark"
+	KILL_ROUNDS=$${KILL_ROUNDS:-24} $(BIN)/pytest -s -m "kills and spark" tests/plugins/spark tests/demo
 
 soak-spark-faults: $(STAMP)  ## kills, outages, reshards and a slow sink at once, BATCH with claims in an S3 server; needs Go: SOAK_SECONDS=3600 SOAK_KILLS=36 (an hour and some minutes)
 	SOAK_SECONDS=$${SOAK_SECONDS:-3600} $(BIN)/pytest -s tests/plugins/spark/jobs/test_an_hour_of_faults.py
@@ -263,9 +273,9 @@ service-model:  ## what the newest botocore adds to the API's model that the emb
 $(SPARKS:%=.venvs/spark-%/.installed): .venvs/spark-%/.installed: pyproject.toml constraints.txt $(STAMP)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	grep -v -E '^(pyspark|py4j)==' constraints.txt > $(@D)/constraints.txt
-	$(BIN)/uv pip install --quiet --python $(@D)/bin/python -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*
+	nice -n 10 $(BIN)/uv pip install --quiet --python $(@D)/bin/python -c $(@D)/constraints.txt -e ".[spark]" pyspark==$*
 	rm -f $(@D)/lib/python3*/site-packages/pyspark/python/lib/*.zip  # each process would compile PySpark anew
-	-$(@D)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(@D)/lib src > /dev/null
+	-nice -n 10 $(@D)/bin/python -m compileall -q -j 0 -x $(NOT_COMPILED) $(@D)/lib src > /dev/null
 	touch $@
 
 .venvs/spark-3/.installed: research/compare/spark/constraints.txt

@@ -106,7 +106,7 @@ def test_the_example_of_a_snapshot_is_one():
 
 
 def test_every_rule_that_the_code_cites_is_on_the_page():
-    told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "docs/reference/rules.md").read_text()))
+    told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "RULES.md").read_text()))
     lists = [
         cited
         for file in PACKAGE.rglob("*.py")

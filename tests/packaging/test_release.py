@@ -1,4 +1,4 @@
-"""What `make release` objects to, and that workflows run commands there are."""
+"""What `make release` objects to, that workflows run commands there are, and that a target that names folders leaves out no test."""
 
 import re
 import runpy
@@ -11,7 +11,15 @@ from processes.command_line import ROOT
 
 objections = runpy.run_path(str(ROOT / ".ci/release_checks.py"))["objections"]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-TARGETS = set(re.findall(r"^([a-z][\w%.-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z][\w%.-]*):", MAKEFILE, re.MULTILINE))
+VARIABLES = dict(re.findall(r"^(\w+) :?= (.*)$", MAKEFILE, re.MULTILINE))
+RECIPES = [
+    re.sub(r"\$\((\w+)\)", lambda found: VARIABLES.get(found[1], found[0]), line)
+    for line in MAKEFILE.splitlines()
+    if line.startswith("\t") and "pytest" in line
+]
+SOURCES = [file for folder in ("tests", "research") for file in (ROOT / folder).rglob("*.py")]
 
 
 @pytest.fixture
@@ -86,3 +94,19 @@ def test_only_the_publishing_job_may_prove_who_it_is():
 
     assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == ["publish"]
     assert not any("run" in step for step in jobs["publish"]["steps"])
+
+
+def folders_of(marker):
+    """What the recipes name that run the tests of a marker."""
+    lines = [line for line in RECIPES if re.search(rf'-m "?{marker}\b', line)]
+    return [path for line in lines for path in re.findall(r"(?:tests|research)/[\w/.]+", line)]
+
+
+@pytest.mark.parametrize("marker", VARIABLES["LONG"].split(" or "))
+def test_a_target_runs_every_test_of_its_marker(marker):
+    marked = [file.relative_to(ROOT) for file in SOURCES if re.search(rf"\bmark\.{marker}\b", file.read_text())]
+    folders = [ROOT / folder for folder in folders_of(marker)]
+
+    assert marked, marker
+    assert folders, marker
+    assert [str(file) for file in marked if not any((ROOT / file).is_relative_to(folder) for folder in folders)] == []
