@@ -42,8 +42,12 @@ def call_of(method: str, path: str, headers: Mapping[str, str], body: bytes) -> 
 
 
 def _kinesis_resources(operation: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    if operation == "ListStreams":
+    if operation in ("ListStreams", "ListQueues"):
         return ("*",)
+    if operation == "CreateQueue":  # its ARN has an id that the service makes
+        return (f"arn:aws:kinesis:us-east-1:{ACCOUNT}:queue/new", fields["StreamConfigurationList"][0]["StreamARN"])
+    if "QueueARN" in fields:
+        return (fields["QueueARN"],)
     if operation == "SubscribeToShard":
         return (fields["ConsumerARN"],)
     if "ConsumerARN" in fields:

@@ -1,5 +1,7 @@
 """The policies of docs/reference/iam-policies.md: each feature runs under exactly its policy, and calls all that it allows."""
 
+import asyncio
+
 import boto3
 import pytest
 
@@ -16,6 +18,13 @@ POLICIES = load_policies()
 SLOW = ("polling-dynamodb", "elastic-s3", "elastic-dynamodb")
 """Together more than ten seconds."""
 DYNAMODB_STREAMS = {"flink.stream.recordpublisher": "DYNAMODB_STREAMS", "flink.dynamodb.tip.empty.reads": 2}
+QUEUE = {
+    "flink.stream.recordpublisher": "QUEUE",
+    "flink.queue.name": "work",
+    "flink.queue.start": "TRIM_HORIZON",
+    "flink.queue.wait": 1,
+    "flink.queue.visibility.timeout": 5,
+}
 REFUSED = {
     "polling-s3": ("polling", "state-s3"),
     "polling-dynamodb": ("state-dynamodb",),
@@ -144,3 +153,40 @@ async def test_dynamodb_streams_without_the_right_to_an_action_fail_and_name_it(
         pytest.raises(rp.RecordPublisherError, match=action),
     ):
         await changes(properties)
+
+
+async def work(served, properties):
+    """Handle one record of a new queue, which is prolonged meanwhile."""
+    kinesis = boto3.client("kinesis", endpoint_url=served.url, **KEYS)
+    arn = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]["StreamARN"]
+    kinesis.update_stream_mode(StreamARN=arn, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    kinesis.get_waiter("stream_exists").wait(StreamName="orders")
+    kinesis.put_record(StreamName="orders", Data=b"a", PartitionKey="k")
+    kinesis.close()
+    handled = []
+
+    async def handle(record):
+        await asyncio.sleep(4)
+        handled.append(record.data)
+
+    async with rp.DataFetcher(["orders"], {**properties, **QUEUE}, sink=rp.MapSink(handle)) as fetcher:
+        await fetcher.run_bounded(max_time=6)
+    return handled
+
+
+async def test_a_queue_is_read_under_its_policy(moto):
+    with serve_aws(moto, POLICIES.policy("queue"), {}) as (front, served, properties):
+        assert await work(served, properties) == [b"a"]
+
+    assert front.denied == set()
+    assert needed_by(("queue",)) <= front.called <= {action.name for action in actions_of(("queue",))}
+
+
+@pytest.mark.parametrize("action", sorted(needed_by(("queue",))))
+async def test_a_queue_without_the_right_to_an_action_fails_and_names_it(moto, action):
+    policy = POLICIES.document(each for each in actions_of(("queue",)) if each.name != action)
+    with (
+        serve_aws(moto, policy, {}) as (_, served, properties),
+        pytest.raises(rp.RecordPublisherError, match=action),
+    ):
+        await work(served, properties)

@@ -142,7 +142,11 @@ class Examination:
         """Whether region and credentials matter: a plugin may read something else."""
         store = back_end_of(self._properties.value(STATE_URI) or "")
         publisher = self._properties.value(RECORD_PUBLISHER)
-        return bool(self._sources or self._targets) or publisher == "DYNAMODB_STREAMS" or store in ("S3", "DYNAMODB")
+        return (
+            bool(self._sources or self._targets)
+            or publisher in ("DYNAMODB_STREAMS", "QUEUE")
+            or store in ("S3", "DYNAMODB")
+        )
 
     async def _of_kinesis(self) -> list[Finding]:
         streams = [*self._sources, *self._targets]

@@ -7,6 +7,7 @@ import typer
 
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
+from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
@@ -106,9 +107,13 @@ def _grace_seconds(given: float | None, properties: Properties) -> float:
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:
-    positions = positions_of(properties, use_sink)
+    positions = None if reads_a_queue(properties) else positions_of(properties, use_sink)
     if positions is None and is_job:
-        print_note(f"{without_positions(None, properties)}. Shown is what arrives in each shard")
+        why = (
+            without_positions(None, properties)
+            or "a queue does not tell how long it is: ask the running job with --live"
+        )
+        print_note(f"{why}. Shown is what arrives in each shard")
     return positions
 
 

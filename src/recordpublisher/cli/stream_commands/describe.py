@@ -48,6 +48,7 @@ def as_text(described: StreamDescription) -> str:
         ("records to shards", "by partition key" if described.distributes_by_key else "AUTO"),
         ("encryption", "none" if described.encryption_key is None else f"KMS key {described.encryption_key}"),
         ("consumers", consumers or "none"),
+        *([("queues", str(described.queues))] if described.queues else []),
         ("shards", f"{described.open_shards} open, {len(described.shards) - described.open_shards} closed"),
     )
     return joined([*aligned(settings), *shard_tree(described.shards)])
@@ -75,6 +76,7 @@ def as_fields(described: StreamDescription) -> dict[str, Any]:
         "max_record_bytes": described.max_record_bytes,
         "distributes_by_key": described.distributes_by_key,
         "encryption_key": described.encryption_key,
+        "queues": described.queues,
         "consumers": [asdict(each) for each in described.consumers],
         "shards": [
             {

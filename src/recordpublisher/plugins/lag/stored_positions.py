@@ -27,6 +27,8 @@ from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSIT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
+from ..runtime.sources_without_positions import reads_a_queue
+
 ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
 """Shards may move from worker to worker while their positions are read; then they are read again."""
@@ -64,6 +66,8 @@ class SinkPositions:
 def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
     """What a restart does to a job that stores no positions, and what helps; empty for one that does. `sink`: None: not known."""
     if properties.value(STATE_URI) is not None or (sink is not None and stores_positions(sink)):
+        return ""
+    if reads_a_queue(properties):
         return ""
     start = properties.value(INITIAL_POSITION)
     loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}

@@ -3,12 +3,14 @@
 from typing import Any
 
 from recordpublisher.publishers.base import RecordPublisherFactory
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, MAX_LAG, TIMESTAMP_FIELD, TRACKER
 from recordpublisher.publishers.properties.properties import Properties
+
+from ..host.manager import load_registry
 
 _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"
@@ -42,6 +44,16 @@ def check_without_positions(properties: Properties, **arguments: object) -> None
     for name, value in arguments.items():
         if value is not None and value != ():
             raise ConfigurationError(name, repr(value)[:200], reason=_REFUSED_ARGUMENTS[name])
+
+
+def reads_a_queue(properties: Properties) -> bool:
+    """Whether the job's publisher is one of such a source; False for one that is not installed, of which somebody else tells."""
+    publishers = load_registry().publishers
+    try:
+        made = publishers.get(properties.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+    except RecordPublisherError:
+        return False
+    return made.visibility_seconds is not None
 
 
 def check_has_positions(publisher: type[RecordPublisherFactory], name: str, what: str) -> None:

@@ -12,7 +12,7 @@ from ..base import Checks, RecordPublisherFactory, check_clock
 from ..clock import Clock, SystemClock
 from ..errors import ConfigurationError, RecordPublisherError, ResourceInUseError
 from ..initial_position import initial_position
-from ..kinesis import run_sync
+from ..kinesis import endpoint_of, run_sync
 from ..positions import StartingPosition
 from ..properties.groups.publisher import INITIAL_POSITION
 from ..properties.groups.queue import (
@@ -110,6 +110,10 @@ class QueueFactory(RecordPublisherFactory):
     def order_of(self, sequence: str) -> Any:
         """Record ids have no order; this one is only stable."""
         return sequence
+
+    async def endpoint_url(self) -> str | None:
+        """As set; else it is a host of each queue."""
+        return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
         """Whether the queue can be found and is ACTIVE; a receive would take records."""

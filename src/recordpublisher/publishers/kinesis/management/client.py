@@ -58,6 +58,7 @@ class StreamDescription:
     encryption_key: str | None
     consumers: tuple[ConsumerDescription, ...] = ()
     shards: tuple[Shard, ...] = ()
+    queues: int = 0
 
     @property
     def open_shards(self) -> int:
@@ -73,6 +74,7 @@ class StreamDescription:
             int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024)) * 1024,
             summary.get("RecordDistributionStrategy") != "AUTO",
             summary.get("KeyId") if summary.get("EncryptionType", "NONE") != "NONE" else None,
+            queues=int(summary.get("QueueCount") or 0),
         )
 
 

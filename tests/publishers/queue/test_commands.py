@@ -1,0 +1,70 @@
+"""What the commands say of a job that reads a queue."""
+
+import asyncio
+import json
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.cli.stream_commands.describe import as_text
+from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.lag.stored_positions import without_positions
+from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.queue.client import QueueClient
+
+from processes.command_line import several_commands
+
+pytestmark = pytest.mark.slow
+
+
+async def create_queue(properties):
+    async with QueueClient(rp.Properties(properties)) as client:
+        await client._call("CreateStream", StreamName="orders", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        await client.create_queue("work", await client.stream_arn("orders"), {"Type": "LATEST"}, 30)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    job = tmp_path_factory.mktemp("job") / "job.properties"
+    with serve_in_thread() as served:
+        given = served.properties()
+        asyncio.run(create_queue(given))
+        more = {"flink.stream.recordpublisher": "QUEUE", "flink.queue.name": "work", "flink.streams": "orders"}
+        job.write_text("\n".join(f"{key}={value}" for key, value in {**given, **more, "flink.sink": "memory"}.items()))
+        commands = {
+            "doctor": ["doctor", str(job), "--json"],
+            "lag": ["lag", str(job)],
+            "check": ["lag", str(job), "--check"],
+            "positions": ["positions", "show", str(job)],
+        }
+        return dict(zip(commands, several_commands(served, *commands.values()), strict=True))
+
+
+def test_doctor_finds_the_queue_without_receiving_from_it(results):
+    findings = {each["name"]: each for each in map(json.loads, results["doctor"].stdout.splitlines())}
+
+    assert findings["orders: kinesis:ListQueues"]["verdict"] == "ok", results["doctor"].stdout
+    assert not [each for each in findings.values() if each["verdict"] == "PROBLEM"]
+
+
+def test_lag_says_where_to_ask(results):
+    assert "a queue does not tell how long it is: ask the running job with --live" in results["lag"].stderr
+    assert results["check"].returncode != 0
+
+
+def test_commands_about_positions_are_refused(results):
+    assert "this command needs positions, and a queue has none" in results["positions"].stderr
+
+
+async def test_a_described_stream_says_how_many_queues_it_has():
+    with serve_in_thread() as served:
+        await create_queue(served.properties())
+        async with ManagementClient(rp.Properties(served.properties())) as client:
+            described = await client.describe("orders")
+
+    assert described.queues == 1
+    assert ["queues", "1"] in [line.split() for line in as_text(described).splitlines()]
+
+
+def test_no_positions_are_missed():
+    assert without_positions(None, rp.Properties({"flink.stream.recordpublisher": "QUEUE"})) == ""
