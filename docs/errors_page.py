@@ -20,7 +20,7 @@ WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisErr
 LONGEST = 48
 FEWEST_WORDS = 3
 """Nobody searches for a message with fewer words of its own; the classes are on the page."""
-UNLISTED = ("Commands", "A mistake in the library")
+UNLISTED = ("Positions of another client", "Commands", "A mistake in the library")
 """Subjects whose messages are not shown: each says itself what to do, or nobody but us can do anything."""
 VARIES = "…"
 

@@ -257,7 +257,11 @@ def page() -> str:
     sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
     sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
     actions = _by_name(action for *_, actions in sections for action in actions)
-    rows = "\n".join(_row(action) for action in actions if action.rare or action.without)
+    lines: dict[str, list[str]] = {}
+    for action in actions:
+        if action.rare or action.without:
+            lines.setdefault(_words_of(action), []).append(f"`{action.name}`")
+    rows = "\n".join(f"- {', '.join(names)}: {words}" for words, names in lines.items())
     parts = ["# IAM policies", WORDS]
     for place, (title, words, actions) in enumerate(sections):
         same = next((other for other in sections[:place] if document(other[2]) == document(actions)), None)
@@ -276,9 +280,9 @@ def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
         yield replace(uses[0], rare="" if any(not use.rare for use in uses) else uses[0].rare)
 
 
-def _row(action: Action) -> str:
+def _words_of(action: Action) -> str:
     denied = f"if denied: {action.without}" if action.without else ""
-    return f"- `{action.name}`: {'; '.join(filter(None, [action.purpose, action.rare, denied]))}"
+    return "; ".join(filter(None, [action.purpose, action.rare, denied]))
 
 
 def _compact(policy: dict[str, Any]) -> str:
