@@ -41,7 +41,8 @@ AREAS = {
         "Sinks",
         [
             "Sink", "SinkContext", "CommittingSink", "Staged", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint", "Unfinished",
-            "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink",
+            "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
+            "IcebergSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
         ],
     ),

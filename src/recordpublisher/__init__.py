@@ -29,6 +29,8 @@ _NAMES = {
     ".plugins.sinks.callback": "CallbackSink",
     ".plugins.sinks.files.jsonl": "JsonlSink",
     ".plugins.sinks.files.parquet": "ParquetSink",
+    ".plugins.sinks.tables.delta": "DeltaSink",
+    ".plugins.sinks.tables.iceberg": "IcebergSink",
     ".plugins.sinks.kinesis": "FailedRecord KinesisSink SinkStatistics",
     ".plugins.sinks.map": "MapSink",
     ".plugins.sinks.memory": "MemorySink",

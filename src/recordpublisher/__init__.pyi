@@ -38,6 +38,8 @@ from .plugins.runtime.streaming import stream as stream
 from .plugins.sinks.callback import CallbackSink as CallbackSink
 from .plugins.sinks.files.jsonl import JsonlSink as JsonlSink
 from .plugins.sinks.files.parquet import ParquetSink as ParquetSink
+from .plugins.sinks.tables.delta import DeltaSink as DeltaSink
+from .plugins.sinks.tables.iceberg import IcebergSink as IcebergSink
 from .plugins.sinks.kinesis import FailedRecord as FailedRecord
 from .plugins.sinks.kinesis import KinesisSink as KinesisSink
 from .plugins.sinks.kinesis import SinkStatistics as SinkStatistics

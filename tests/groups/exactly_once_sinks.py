@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from groups.stores import STORES
 from servers.postgresql import serve_postgresql
@@ -85,6 +87,34 @@ def parquet(folder: Path) -> Iterator[Target]:
     yield Target(given, rows)
 
 
+@contextmanager
+def delta(folder: Path) -> Iterator[Target]:
+    place = str(folder / "out")
+
+    def rows() -> Rows:
+        return _of_table(DeltaTable(place).to_pyarrow_table(columns=["shardId", "sequenceNumber"]))
+
+    given = {"flink.sink": "delta", "flink.sink.delta.uri": place, "flink.state.uri": f"{folder}/group"}
+    yield Target(given, rows)
+
+
+@contextmanager
+def iceberg(folder: Path) -> Iterator[Target]:
+    place = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
+
+    def rows() -> Rows:
+        table = load_catalog("default", **place).load_table("lake.orders")
+        return _of_table(table.scan(selected_fields=("shardId", "sequenceNumber")).to_arrow())
+
+    given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in place.items()}
+    given |= {"flink.sink": "iceberg", "flink.sink.iceberg.table": "lake.orders", "flink.state.uri": f"{folder}/group"}
+    yield Target(given, rows)
+
+
+def _of_table(table: Any) -> Rows:
+    return [(row["shardId"], row["sequenceNumber"]) for row in table.to_pylist()]
+
+
 def _sql(uri: str) -> dict[str, Any]:
     return {"flink.sink": "sql", "flink.sink.sql.uri": uri, "flink.sink.sql.table": "written"}
 
@@ -95,5 +125,7 @@ SINKS = {
     "postgresql": sql_on_postgresql,
     "jsonl": jsonl,
     "parquet": parquet,
+    "delta": delta,
+    "iceberg": iceberg,
     LEASES_ELSEWHERE: sql_beside_dynamodb,
 }

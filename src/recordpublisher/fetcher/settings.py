@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.declaration import find_property
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,
     DISCOVERY_INTERVAL,
@@ -15,7 +16,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     STORE_OUTAGE,
     SUBTASK_BYTES,
 )
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, SINK
 from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.values_and_time import (
@@ -30,6 +31,14 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
+
+
+def checkpoint_interval_ms(properties: Properties) -> int:
+    """`flink.state.checkpoint.interval`; where it is not set that of the sink, as `flink.sink.delta.interval`, if it has one."""
+    of_sink = find_property(f"flink.sink.{properties.value(SINK)}.interval")
+    declared = CHECKPOINT_INTERVAL if of_sink is None or properties.is_set(CHECKPOINT_INTERVAL) else of_sink
+    interval: int = properties.value(declared)
+    return interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ class FetcherSettings:
             tracker_timeout_ms=properties.value(TRACKER_TIMEOUT),
             max_lag_ms=properties.value(MAX_LAG),
             discovery_interval_ms=properties.value(DISCOVERY_INTERVAL),
-            checkpoint_interval_ms=properties.value(CHECKPOINT_INTERVAL),
+            checkpoint_interval_ms=checkpoint_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
             alarm_interval_ms=properties.value(ALARM_INTERVAL),

@@ -18,7 +18,8 @@ def rows(*numbers):
 
 
 def written(*parts, **options):
-    encoder = ParquetEncoder(target := io.BytesIO(), SCHEMA, ParquetOptions(**options))
+    target = io.BytesIO()
+    encoder = ParquetEncoder(lambda: target, SCHEMA, ParquetOptions(**options))
     held = []
     for part in parts:
         encoder.write(part)

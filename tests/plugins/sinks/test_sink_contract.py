@@ -3,12 +3,16 @@
 import json
 import sqlite3
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
+from recordpublisher.plugins.stores.folder import FolderStore
 from recordpublisher.testing import CommittingSinkContract, SinkCase, SinkContract
 
 
@@ -116,6 +120,39 @@ class TestParquet(InFolder):
     def payloads(self):
         tables = [pyarrow.parquet.read_table(file) for file in sorted(self.folder.rglob("*.parquet"))]
         return [payload for table in tables for payload in table["data"].to_pylist()]
+
+
+class TestDelta(InFolder):
+    def sink(self):
+        return rp.DeltaSink(rp.Properties(sink_delta_uri=str(self.folder / "table")))
+
+    def payloads(self):
+        return _in_order(DeltaTable(self.folder / "table").to_pyarrow_table())
+
+
+class TestIceberg(InFolder):
+    @asynccontextmanager
+    async def open_case(self):
+        async with super().open_case() as case:
+            yield replace(case, state_store=FolderStore(self.folder / "state", None))
+
+    @property
+    def catalog(self):
+        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/lake"}
+
+    def sink(self):
+        given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in self.catalog.items()}
+        return rp.IcebergSink(
+            rp.Properties(given, sink_iceberg_table="lake.orders", state_uri=str(self.folder / "state"))
+        )
+
+    def payloads(self):
+        return _in_order(load_catalog("default", **self.catalog).load_table("lake.orders").scan().to_arrow())
+
+
+def _in_order(table):
+    rows = table.select(["shardId", "sequenceNumber", "data"]).to_pylist()
+    return [row["data"] for row in sorted(rows, key=lambda row: (row["shardId"], int(row["sequenceNumber"])))]
 
 
 class TestSql(InFolder):

@@ -10,6 +10,7 @@ from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
@@ -179,7 +180,7 @@ async def check_generation(positions: PositionsReader, properties: Properties) -
     before = await positions.load()
     if not before:
         return "no: no positions are stored"
-    interval_ms = properties.value(CHECKPOINT_INTERVAL)
+    interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
     await asyncio.sleep(seconds)
     after = await positions.load()

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot
 from recordpublisher.plugins.lag.stored_positions import PositionsReader, without_positions
 from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import CHECKPOINT_INTERVAL, STATE_URI
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
@@ -103,7 +104,7 @@ def lag(
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
-    return max(MIN_GRACE_SECONDS, 3 * properties.value(CHECKPOINT_INTERVAL) / 1000) if given is None else given
+    return max(MIN_GRACE_SECONDS, 3 * checkpoint_interval_ms(properties) / 1000) if given is None else given
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> PositionsReader | None:

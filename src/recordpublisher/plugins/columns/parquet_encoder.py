@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -56,23 +57,21 @@ class ParquetOptions(NamedTuple):
 
 
 class ParquetEncoder:
-    """Owns the rows of the next row group, and the writer of the file."""
+    """Owns the rows of the next row group, and the writer of the file, which is opened with its first row group."""
 
-    def __init__(self, target: Any, schema: pa.Schema, options: ParquetOptions) -> None:
-        """`target`: a path, or a file that is open for bytes, which stays open."""
+    def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
+        """`open_target` returns a path, or a file that is open for bytes, which stays open."""
+        self._open_target = open_target
         self._schema, self._options = schema, options
+        self._order = [(name, "ascending") for name in options.sorted_by]
         self._waiting: list[pa.RecordBatch] = []
+        self._writer: pq.ParquetWriter | None = None
         self.held_bytes = 0
-        order = [(name, "ascending") for name in options.sorted_by]
-        self._writer = pq.ParquetWriter(
-            target,
-            schema,
-            compression=options.compression,
-            use_dictionary=[name for name in schema.names if name not in _ALL_DIFFERENT],
-            write_statistics=options.has_statistics,
-            sorting_columns=pq.SortingColumn.from_ordering(schema, order) if order else None,
-        )
-        self._order = order
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether a row group was written."""
+        return self._writer is not None
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows to the row group, and write it when it has `row_group_bytes`."""
@@ -86,10 +85,24 @@ class ParquetEncoder:
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._waiting, self.held_bytes = [], 0
-            self._writer.write_table(table.sort_by(self._order) if self._order else table, row_group_size=len(table))
+            table = table.sort_by(self._order) if self._order else table
+            self._opened().write_table(table, row_group_size=len(table))
 
     def close(self) -> Any:
         """Write the rest and the file's footer. Returns what the footer says (`pyarrow.parquet.FileMetaData`)."""
         self.write_row_group()
-        self._writer.close()
-        return self._writer.writer.metadata
+        writer = self._opened()
+        writer.close()
+        return writer.writer.metadata
+
+    def _opened(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._open_target(),
+                self._schema,
+                compression=self._options.compression,
+                use_dictionary=[name for name in self._schema.names if name not in _ALL_DIFFERENT],
+                write_statistics=self._options.has_statistics,
+                sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
+            )
+        return self._writer

@@ -33,6 +33,8 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
     registry.add("map", f"{PROJECT}.plugins.sinks.map.from_properties:MapSinkFromProperties")
     registry.add("jsonl", f"{PROJECT}.plugins.sinks.files.jsonl:JsonlSink")
     registry.add("parquet", f"{PROJECT}.plugins.sinks.files.parquet:ParquetSink")
+    registry.add("delta", f"{PROJECT}.plugins.sinks.tables.delta:DeltaSink")
+    registry.add("iceberg", f"{PROJECT}.plugins.sinks.tables.iceberg:IcebergSink")
     registry.add("sql", f"{PROJECT}.plugins.sinks.sql:SqlSink")
 
 

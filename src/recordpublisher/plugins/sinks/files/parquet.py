@@ -56,7 +56,7 @@ class ParquetSink(FileSink):
         return partial(self._write, rows) if rows else None
 
     def _write(self, rows: list[pa.RecordBatch], path: Path) -> None:
-        encoder = ParquetEncoder(path, self._columns.schema, self._options)
+        encoder = ParquetEncoder(lambda: path, self._columns.schema, self._options)
         for part in rows:
             encoder.write(part)
         encoder.close()

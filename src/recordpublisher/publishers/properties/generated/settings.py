@@ -333,17 +333,40 @@ class ReadSettings(TypedDict, total=False):
     says."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
+    sink_partitions: str
+    """`flink.sink.partitions`: Files by time in UTC or by field, as a pattern of folders:
+    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}; the columns of a partitioned table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: The compression of Parquet files. ZSTD takes half the space and twice the CPU time of SNAPPY."""
+    """`flink.sink.parquet.compression`: Of Parquet files, also those of the sinks delta and iceberg. ZSTD takes half the space and twice
+    the CPU time of SNAPPY."""
     sink_parquet_row_group_bytes: int | str
-    """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group. In bytes."""
+    """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group. Earlier ones are written when those of all open files
+    have flink.sink.file.buffer.bytes. In bytes."""
     sink_parquet_statistics: bool
     """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of each column."""
     sink_parquet_sort: str
     """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
     sink_parquet_columns: Literal["FIELDS", "RECORD"]
     """`flink.sink.parquet.columns`: FIELDS: those of the payload's type, then the metadata; without a type, and with RECORD, the
-    metadata and `data`, and `value` as JSON text."""
+    metadata and `data`, and `value` as JSON text. Also for the sinks delta and iceberg."""
+    sink_delta_uri: str
+    """`flink.sink.delta.uri`: The table of the delta sink: a folder, s3://bucket/prefix, gs://bucket/prefix or
+    abfss://container@account.dfs.core.windows.net/prefix. It is created if it is not there."""
+    sink_delta_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.sink.delta.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
+    sink_delta_interval: int | str
+    """`flink.sink.delta.interval`: How often the delta sink commits, where flink.state.checkpoint.interval is not set. In ms."""
+    sink_delta_bytes: int | str
+    """`flink.sink.delta.bytes`: Memory of rows, before compression, at which the delta sink requests a commit. In bytes."""
+    sink_iceberg_table: str
+    """`flink.sink.iceberg.table`: The table of the iceberg sink, as namespace.table. It is created if it is not there. The job's
+    positions are at flink.state.uri."""
+    sink_iceberg_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.sink.iceberg.columns`: When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it."""
+    sink_iceberg_interval: int | str
+    """`flink.sink.iceberg.interval`: How often the iceberg sink commits, where flink.state.checkpoint.interval is not set. In ms."""
+    sink_iceberg_bytes: int | str
+    """`flink.sink.iceberg.bytes`: Memory of rows, before compression, at which the iceberg sink requests a commit. In bytes."""
     sink_kinesis_stream: str
     """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
     sink_kinesis_queue_limit: int

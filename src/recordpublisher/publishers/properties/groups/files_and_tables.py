@@ -1,17 +1,22 @@
-"""Properties of Parquet files."""
+"""Properties of Parquet files, of folders by time or field, and of the tables of lakes."""
 
 from ..property_types import PropertyGroup
 
-FILES_AND_TABLES = PropertyGroup("Parquet files")
+FILES_AND_TABLES = PropertyGroup("Parquet files and tables")
+PARTITIONS = FILES_AND_TABLES.text(
+    "flink.sink.partitions",
+    "Files by time in UTC or by field, as a pattern of folders: "
+    "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}; the columns of a partitioned table.",
+)
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
-    "The compression of Parquet files. ZSTD takes half the space and twice the CPU time of SNAPPY.",
+    "Of Parquet files, also those of the sinks delta and iceberg. ZSTD takes half the space and twice the CPU time of SNAPPY.",
     "SNAPPY",
     ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
 )
 PARQUET_ROW_GROUP = FILES_AND_TABLES.integer(
     "flink.sink.parquet.row.group.bytes",
-    "Memory of the rows of a row group.",
+    "Memory of the rows of a row group. Earlier ones are written when those of all open files have flink.sink.file.buffer.bytes.",
     32 * 2**20,
     minimum=1,
     unit="bytes",
@@ -25,7 +30,66 @@ PARQUET_SORT = FILES_AND_TABLES.text(
 PARQUET_COLUMNS = FILES_AND_TABLES.choice(
     "flink.sink.parquet.columns",
     "FIELDS: those of the payload's type, then the metadata; without a type, and with RECORD, the metadata and `data`, and `value` as "
-    "JSON text.",
+    "JSON text. Also for the sinks delta and iceberg.",
     "FIELDS",
     ("FIELDS", "RECORD"),
+)
+DELTA_URI = FILES_AND_TABLES.text(
+    "flink.sink.delta.uri",
+    "The table of the delta sink: a folder, s3://bucket/prefix, gs://bucket/prefix or "
+    "abfss://container@account.dfs.core.windows.net/prefix. It is created if it is not there.",
+)
+DELTA_STORAGE = FILES_AND_TABLES.prefix(
+    "flink.sink.delta.storage.",
+    "An option of deltalake's client of the log, as storage_options: flink.sink.delta.storage.AWS_S3_LOCKING_PROVIDER=dynamodb.",
+)
+DELTA_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.delta.columns",
+    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
+    "FIXED",
+    ("FIXED", "EVOLVE"),
+)
+DELTA_INTERVAL = FILES_AND_TABLES.integer(
+    "flink.sink.delta.interval",
+    "How often the delta sink commits, where flink.state.checkpoint.interval is not set.",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+DELTA_BYTES = FILES_AND_TABLES.integer(
+    "flink.sink.delta.bytes",
+    "Memory of rows, before compression, at which the delta sink requests a commit.",
+    512 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+ICEBERG_TABLE = FILES_AND_TABLES.text(
+    "flink.sink.iceberg.table",
+    "The table of the iceberg sink, as namespace.table. It is created if it is not there. The job's positions are at flink.state.uri.",
+)
+ICEBERG_CATALOG = FILES_AND_TABLES.prefix(
+    "flink.sink.iceberg.catalog.",
+    "A property of pyiceberg's catalogue: name, type=rest, glue, sql or in-memory, uri, warehouse, s3.endpoint. "
+    "Without any, pyiceberg's own configuration is used.",
+    secret=True,
+)
+ICEBERG_COLUMNS = FILES_AND_TABLES.choice(
+    "flink.sink.iceberg.columns",
+    "When the table lacks a column of the records: FIXED refuses to start, EVOLVE adds it.",
+    "FIXED",
+    ("FIXED", "EVOLVE"),
+)
+ICEBERG_INTERVAL = FILES_AND_TABLES.integer(
+    "flink.sink.iceberg.interval",
+    "How often the iceberg sink commits, where flink.state.checkpoint.interval is not set.",
+    60_000,
+    minimum=1,
+    unit="ms",
+)
+ICEBERG_BYTES = FILES_AND_TABLES.integer(
+    "flink.sink.iceberg.bytes",
+    "Memory of rows, before compression, at which the iceberg sink requests a commit.",
+    512 * 2**20,
+    minimum=1,
+    unit="bytes",
 )

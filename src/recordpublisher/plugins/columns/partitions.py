@@ -1,0 +1,132 @@
+"""Partitions: which rows belong into the same file, by time or by field, as `flink.sink.partitions` says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows without a value, as Hive and Spark name it."""
+_PART = re.compile(r"(?P<name>[A-Za-z_]\w*)=\{(?P<column>\w+)(:(?P<form>(%[YmdHj]|[-_. ])+))?\}")
+_VALID = "folders such as dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}"
+_UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
+"""The unit of time that a part of a format needs, the smallest first."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _END = pa.scalar(datetime(1, 1, 2, tzinfo=UTC)), pa.scalar(datetime(9999, 12, 31, tzinfo=UTC))
+"""Times outside have no name in Python's calendar: they count as none."""
+
+
+class PartitionPart(NamedTuple):
+    """One folder of the pattern: its name, the column of its values, and the format of a time; None: a field as it is."""
+
+    name: str
+    column: str
+    form: str | None
+
+    @property
+    def unit(self) -> str | None:
+        """hour, day, month or year; None for a field."""
+        return next((unit for code, unit in _UNITS.items() if code in self.form), None) if self.form else None
+
+
+class Partition(NamedTuple):
+    """Rows of one partition, and its values by the names of the parts; None: the rows have none."""
+
+    values: Mapping[str, Any]
+    rows: pa.RecordBatch
+
+    @property
+    def folder(self) -> str:
+        """`dt=2026-11-25/hour=14`; empty without parts."""
+        return "/".join(f"{name}={_folder_name(value)}" for name, value in self.values.items())
+
+
+class Partitions:
+    """The parts of a pattern. Times are cut in UTC."""
+
+    def __init__(self, pattern: str | None) -> None:
+        """Raises: ConfigurationError."""
+        self.parts: list[PartitionPart] = []
+        for text in pattern.split("/") if pattern else ():
+            found = _PART.fullmatch(text)
+            part = None if found is None else PartitionPart(found["name"], found["column"], found["form"])
+            if part is None or (part.form is None and part.name != part.column) or part.name in self.names:
+                reason = f"{text!r} is not name={{time:%Y-%m-%d}} or field={{field}}, each name once"
+                raise ConfigurationError(PARTITIONS.key, pattern, _VALID, reason=reason)
+            self.parts.append(part)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the parts."""
+        return [part.name for part in self.parts]
+
+    def check(self, schema: pa.Schema) -> None:
+        """Whether rows of these columns can be partitioned. Raises: ConfigurationError."""
+        for part in self.parts:
+            kind = schema.field(part.column).type if part.column in schema.names else None
+            fits = pa.types.is_timestamp(kind) if part.form else _is_plain(kind)
+            if kind is None or not fits:
+                columns = ", ".join(
+                    field.name for field in schema if part.form is None or pa.types.is_timestamp(field.type)
+                )
+                reason = f"{part.column!r} is none of the columns {columns}"
+                raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
+            if part.form and part.name in schema.names:
+                reason = f"{part.name!r} is the name of a column that rows have"
+                raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[Partition]:
+        """The rows of each partition, in their order."""
+        if not self.parts:
+            yield Partition({}, rows)
+            return
+        keys = [_keys(rows.column(part.column), part.unit) for part in self.parts]
+        numbers = _numbered(keys)
+        for number in numbers.unique():
+            first = numbers.index(number).as_py()
+            values = {part.name: _value(part, key[first]) for part, key in zip(self.parts, keys, strict=True)}
+            yield Partition(values, rows.filter(pc.equal(numbers, number)))
+
+
+def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
+    """A number for each row, the same where all keys are the same."""
+    numbers = None
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        own = encoded.indices.cast(pa.int64())
+        numbers = own if numbers is None else pc.add(pc.multiply(numbers, len(encoded.dictionary)), own)
+    return numbers
+
+
+def _keys(column: pa.Array, unit: str | None) -> pa.Array:
+    """What rows of one partition have in common."""
+    if unit is None:
+        return column
+    is_named = pc.and_(pc.greater_equal(column, _FIRST), pc.less(column, _END))
+    return pc.floor_temporal(pc.if_else(is_named, column, pa.scalar(None, column.type)), unit=unit)
+
+
+def _value(part: PartitionPart, key: Any) -> Any:
+    if not key.is_valid or part.form is None:
+        return key.as_py()
+    micros = key.cast(pa.timestamp("us", "UTC")).value
+    return (_EPOCH + timedelta(microseconds=micros)).strftime(part.form)
+
+
+def _is_plain(kind: Any) -> bool:
+    return kind is not None and (
+        pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+    )
+
+
+def _folder_name(value: Any) -> str:
+    return NO_VALUE if value is None or value == "" else quote(str(value), safe=" -_.:+@")

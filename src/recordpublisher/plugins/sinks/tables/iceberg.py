@@ -1,0 +1,208 @@
+"""IcebergSink: rows into a table of Apache Iceberg, each once. Needs the extra `iceberg`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from recordpublisher.extras import install_command
+
+try:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+        ValidationError,
+    )
+    from pyiceberg.io.pyarrow import PyArrowFileIO, UnsupportedPyArrowTypeException
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.transforms import (
+        DayTransform,
+        HourTransform,
+        IdentityTransform,
+        MonthTransform,
+        Transform,
+        YearTransform,
+    )
+except ImportError as error:
+    raise ImportError(f"the iceberg sink needs the extra 'iceberg': {install_command('iceberg')}") from error
+
+from recordpublisher.fetcher.committing_sink import Staged
+from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.files_and_tables import (
+    ICEBERG_BYTES,
+    ICEBERG_CATALOG,
+    ICEBERG_COLUMNS,
+    ICEBERG_TABLE,
+    PARTITIONS,
+)
+from recordpublisher.publishers.properties.properties import Properties
+
+from .folder import TableFolder
+from .sink import TableSink
+from .staged_files import staged_files
+from .table import ConflictingCommitError, LakeTable, check_columns
+
+T = TypeVar("T")
+_NUMBER = "recordpublisher."
+_RETRIES = "commit.retry.num-retries"
+_TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
+    None: IdentityTransform(),
+    "year": YearTransform(),
+    "month": MonthTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
+"""By the smallest unit of time in the pattern, in this order."""
+
+
+class IcebergSink(TableSink):
+    """Writes Parquet files into the table's folder, and adds them in one snapshot for each commit of the job.
+
+    The positions lie at `flink.state.uri`. A property of the table has the writer's number, by which nothing is added twice, and the
+    snapshot's summary the last sequence number of each shard, for people. Compaction and expiry are left to others. See
+    `flink.sink.iceberg.table`.
+    """
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        """Raises: ConfigurationError."""
+        given = Properties(properties)
+        name = given.value(ICEBERG_TABLE)
+        if name is None or "." not in name.strip("."):
+            raise ConfigurationError(ICEBERG_TABLE.key, name, "namespace.table")
+        if given.value(STATE_URI) is None:
+            reason = "the iceberg sink has no place for the job's positions in a catalogue"
+            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+        table = IcebergTable(name, given.with_prefix(ICEBERG_CATALOG), given.value(ICEBERG_COLUMNS))
+        super().__init__(given, table, f"Iceberg table {table.place}", given.value(ICEBERG_BYTES))
+
+
+class IcebergTable(LakeTable):
+    """Owns the catalogue, and the thread that calls it: one in memory, a database of SQLite, is known to its thread only."""
+
+    def __init__(self, name: str, catalog: Mapping[str, str], columns: str) -> None:
+        """`catalog`: pyiceberg's properties of it; without any, as pyiceberg's own configuration says."""
+        self._name, self._columns = name, columns
+        self._properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **catalog}
+        self._catalog: Catalog | None = None
+        self._thread = ThreadPoolExecutor(1, "iceberg catalogue")
+        self.place = f"{name} of the catalogue {catalog.get('uri', catalog.get('type', 'of pyiceberg.yaml'))}"
+
+    def load(self) -> Table:
+        """Raises: LookupError when there is no table."""
+        return self._called(lambda catalog: catalog.load_table(self._name))
+
+    def folder(self) -> TableFolder:
+        """Where the table is, with the credentials that the catalogue gives now."""
+        table = self.load()
+        assert isinstance(table.io, PyArrowFileIO)
+        scheme, host, path = PyArrowFileIO.parse_location(table.location(), table.io.properties)
+        return TableFolder(table.io.fs_by_scheme(scheme, host), path)
+
+    def prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
+        """Create the table, or add columns."""
+        try:
+            self._prepare(schema, partitions)
+        except StateError as error:
+            raise ConfigurationError(
+                ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
+            ) from error
+
+    def _prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
+        try:
+            table = self.load()
+        except LookupError:
+            table = self._called(lambda catalog: self._created(catalog, schema, partitions))
+        there = [(table.schema().find_column_name(field.source_id), field.transform) for field in table.spec().fields]
+        if sorted(map(str, there)) != sorted(map(str, _transforms(partitions).items())):
+            names = ", ".join(f"{transform}({column})" for column, transform in there) or "nothing"
+            reason = f"the table {self._name} is partitioned by {names}"
+            raise ConfigurationError(PARTITIONS.key, ", ".join(partitions.names), "its partitions", reason=reason)
+        self._called(lambda catalog: self._with_columns(catalog, schema))
+
+    def last_number(self, loaded: Table, writer: str) -> int:
+        """As the table's property has it: that outlives the expiry of snapshots."""
+        return int(loaded.properties.get(_NUMBER + writer, 0))
+
+    def commit(self, loaded: Table, staged: Sequence[Staged]) -> None:
+        """A handle that is not the newest is refused."""
+        number = staged[-1].number
+        positions: dict[str, str] = {}
+        paths: list[str] = []
+        for files in map(staged_files, staged):
+            positions.update(files.positions)
+            paths += [f"{loaded.location()}/{files.name(file)}" for file in files.files]
+        summary = {_NUMBER + "writer": number.writer, _NUMBER + "positions": json.dumps(positions)}
+
+        def commit(_: Catalog) -> None:
+            # pyiceberg repeats a refused append on the newest version, where the files of this number may be already: rows came twice
+            loaded.metadata.properties[_RETRIES] = "0"
+            with loaded.transaction() as transaction:
+                transaction.add_files(paths, summary, check_duplicate_files=False)
+                transaction.set_properties({_NUMBER + number.writer: str(number.n)})
+
+        self._called(commit)
+
+    def _created(self, catalog: Catalog, schema: pa.Schema, partitions: Partitions) -> Table:
+        catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        try:
+            with catalog.create_table_transaction(self._name, schema) as creation, creation.update_spec() as spec:
+                for column, transform in _transforms(partitions).items():
+                    spec.add_field(column, transform, f"{column}_{transform}")
+        except (CommitFailedException, TableAlreadyExistsError):  # another subtask has created it at the same time
+            pass
+        return catalog.load_table(self._name)
+
+    def _with_columns(self, catalog: Catalog, schema: pa.Schema) -> None:
+        table = catalog.load_table(self._name)
+        change = table.transaction()
+        with change.update_schema() as update:
+            update.union_by_name(schema)
+        wanted = _types(change.table_metadata.schema())
+        if check_columns(wanted, _types(table.schema()), self._name, ICEBERG_COLUMNS, self._columns):
+            try:
+                change.commit_transaction()
+            except CommitFailedException:  # another subtask may have added them
+                there = _types(catalog.load_table(self._name).schema())
+                check_columns(wanted, there, self._name, ICEBERG_COLUMNS, "FIXED")
+
+    def _called(self, call: Callable[[Catalog], T]) -> T:
+        """Raises: LookupError without a table, OSError when a later call may help, ConflictingCommitError, StateError."""
+        return self._thread.submit(self._call, call).result()
+
+    def _call(self, call: Callable[[Catalog], T]) -> T:
+        try:
+            if self._catalog is None:
+                self._catalog = load_catalog(**self._properties)
+            return call(self._catalog)
+        except NoSuchTableError as error:
+            raise LookupError(str(error)) from error
+        except (CommitFailedException, CommitStateUnknownException) as error:
+            raise ConflictingCommitError(str(error)) from error
+        except (RecordPublisherError, OSError):
+            raise
+        except (ValueError, TypeError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException) as error:
+            raise StateError(f"{self.place} does not take it: {error}") from error
+        except Exception as error:  # of a database, of botocore, of a REST service
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:
+    """How Iceberg cuts each column: a time by the smallest unit in the pattern."""
+    order = list(_TRANSFORMS)
+    units: dict[str, str | None] = {}
+    for part in partitions.parts:
+        units[part.column] = max(units.get(part.column), part.unit, key=order.index)
+    return {column: _TRANSFORMS[unit] for column, unit in units.items()}
+
+
+def _types(schema: Schema) -> dict[str, str]:
+    return {field.name: str(field.field_type) for field in schema.fields}

@@ -1,0 +1,149 @@
+"""OpenFiles: the Parquet files that are written for the next stage, bounded in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
+from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
+from recordpublisher.plugins.columns.partitions import Partition, Partitions
+from recordpublisher.publishers.records import RecordBatch
+
+from .folder import OutputFile, TableFolder
+from .staged_files import StagedFile, StagedFiles, folder_of, mark_of
+
+MOST_OPEN = 32
+"""Files that are written at a time: each has a buffer of a few MiB for its upload. With more partitions, the fullest are ended."""
+Describe = Callable[[Any], str | None]
+"""What a table wants to know of a file, from the footer of Parquet."""
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """The file of one partition. `output` is begun with the first row group."""
+
+    partition: Mapping[str, Any]
+    shard: str | None
+    encoder: ParquetEncoder
+    output: OutputFile | None = None
+
+
+class OpenFiles:
+    """Owns the files of the next stage. All calls block, and come from one thread; they raise OSError.
+
+    A row group is written when it is full, or when the rows of all files need more memory than they may.
+    """
+
+    def __init__(
+        self,
+        open_folder: Callable[[], TableFolder],
+        columns: FileColumns,
+        partitions: Partitions,
+        options: ParquetOptions,
+        limit_bytes: int,
+        describe: Describe,
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """`without`: columns that the files do not have, since the table has them from the partition."""
+        self._open_folder, self._describe = open_folder, describe
+        self._columns, self._partitions, self._options = columns, partitions, options
+        self._limit = limit_bytes
+        self._names = [name for name in columns.schema.names if name not in without]
+        self._schema = pa.schema([columns.schema.field(name) for name in self._names])
+        self.begin("")
+
+    def begin(self, life: str) -> None:
+        """Drop what is written and not taken."""
+        self._life, self._stage = life, 0
+        self._begin_stage()
+
+    def _begin_stage(self) -> None:
+        self._stage += 1
+        self._folder: TableFolder | None = None
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self._ended: list[tuple[str | None, StagedFile]] = []
+        self._count = 0
+        self.written_bytes = 0
+        self._positions: dict[str, str] = {}
+
+    def write(self, batches: Sequence[RecordBatch], shard: str | None) -> Rejected:
+        """Add records, of one shard if their files are to be of one. Returns those that have no place in the columns."""
+        rejected: Rejected = []
+        for rows in self._columns.rows(batches, rejected):
+            for partition in self._partitions.split(rows):
+                self._add(partition, shard)
+        for batch in batches:
+            self._positions[batch.shard.key] = batch.sequence_numbers[-1]
+        return rejected
+
+    def drop(self, shards: Collection[str]) -> None:
+        """Drop what was written of these shards."""
+        for key, file in list(self._open.items()):
+            if file.shard in shards:
+                if file.output is not None and self._folder is not None:
+                    file.output.close()
+                    self._folder.delete([file.output.name])
+                del self._open[key]
+        self._ended = [(shard, file) for shard, file in self._ended if shard not in shards]
+        self._positions = {shard: last for shard, last in self._positions.items() if shard not in shards}
+
+    def end_files(self) -> None:
+        """Make everything written durable."""
+        for key in list(self._open):
+            self._end(key)
+
+    def take(self) -> StagedFiles | None:
+        """What is durable and was not taken; None: nothing is."""
+        if self._open:
+            raise AssertionError("files are open")
+        files = tuple(file for _, file in self._ended)
+        taken = StagedFiles(self._life, self._stage, files, self._positions)
+        self._begin_stage()
+        return taken if files else None
+
+    def _add(self, partition: Partition, shard: str | None) -> None:
+        key = (shard, *partition.values.values())
+        if key not in self._open:
+            self._open[key] = self._begun(partition.values, shard)
+        rows = partition.rows.select(self._names)
+        self._open[key].encoder.write(rows)
+        self.written_bytes += rows.nbytes
+        while sum(file.encoder.held_bytes for file in self._open.values()) >= self._limit:
+            max(self._open.values(), key=lambda file: file.encoder.held_bytes).encoder.write_row_group()
+
+    def _begun(self, values: Mapping[str, Any], shard: str | None) -> _OpenFile:
+        def open_target() -> Any:
+            begun = [key for key, other in self._open.items() if other.encoder.is_opened]
+            if len(begun) >= MOST_OPEN:
+                self._end(begun[0])
+            file.output = self._create()
+            return file.output.target
+
+        file = _OpenFile(values, shard, ParquetEncoder(open_target, self._schema, self._options))
+        return file
+
+    def _create(self) -> OutputFile:
+        if self._folder is None:
+            folder = self._open_folder()
+            folder.mark(mark_of(self._life, self._stage))
+            self._folder = folder
+        self._count += 1
+        return self._folder.create(f"{folder_of(self._life, self._stage)}/{self._count}.parquet")
+
+    def _end(self, key: tuple[Any, ...]) -> None:
+        file = self._open[key]
+        footer = file.encoder.close()
+        output = file.output
+        assert output is not None
+        size = output.target.tell()
+        output.close()
+        del self._open[key]
+        number = int(output.name.rpartition("/")[2].removesuffix(".parquet"))
+        values = {name: None if value is None else str(value) for name, value in file.partition.items()}
+        staged = StagedFile(number, size, footer.num_rows, values, self._describe(footer))
+        self._ended.append((file.shard, staged))

@@ -1,0 +1,239 @@
+"""TableSink: writes Parquet files into a table's folder, and publishes them by transactions of the table (S6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any, TypeVar
+
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.conditional_store import pause
+from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
+from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
+from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.publishers.base import Checks
+from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
+from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
+from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import RecordBatch
+
+from .folder import STAGED
+from .open_files import OpenFiles
+from .staged_files import StagedFiles, folder_of, mark_of, staged_files
+from .table import ConflictingCommitError, LakeTable
+
+log = logging.getLogger("recordpublisher.lake")
+T = TypeVar("T")
+_GROUP_BYTES = 4 * 2**20
+"""Memory of records that become columns together."""
+_MOST_ATTEMPTS = 30
+"""Of one commit while others commit to the same table."""
+
+
+class TableSink(CommittingSink):
+    """Owns the records that are no columns yet, the open files, and the thread that writes them.
+
+    A stage ends the files: they are in the folder of the table, which does not know them. A mark beside them says that they are not
+    published. To publish is to add them in one transaction with the writer's number, which tells what the table has already.
+    """
+
+    def __init__(self, properties: Properties, table: LakeTable, place: str, commit_bytes: int) -> None:
+        """`place`: the table in words. Raises: ConfigurationError."""
+        self._table, self._place, self._commit_bytes = table, place, commit_bytes
+        self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
+        self._options = ParquetOptions.of(properties)
+        self._partitions = Partitions(properties.value(PARTITIONS))
+        self._buffer_bytes = properties.value(FILE_BUFFER)
+        self._lock = threading.Lock()
+        self._context = SinkContext()
+        self._is_in_group = False
+        self._thread = ThreadPoolExecutor(1, f"{type(self).__name__} files")
+        self._files: OpenFiles | None = None
+        self._error: Exception | None = None
+        self._waiting: list[RecordBatch] = []
+        self._waiting_bytes = 0
+        self._rejected: Rejected = []
+
+    def destination(self) -> str:
+        """The table."""
+        return f"{type(self).__name__}, {self._place}"
+
+    def checks(self) -> Checks:
+        """Whether the table can be read; it need not be there."""
+
+        async def table() -> str:
+            try:
+                await self._called(self._table.load)
+            except LookupError:
+                return f"{self._place} will be created"
+            return f"{self._place} is there"
+
+        return {**super().checks(), "table": table}
+
+    async def open(self, context: SinkContext) -> None:
+        """Create the table, or compare its columns. Raises: ConfigurationError, StoreUnavailableError."""
+        self._context = context
+        columns = FileColumns(context.value_type if self._takes_fields else None)
+        self._options.check(columns.schema)
+        self._partitions.check(columns.schema)
+        await self._called(lambda: self._table.prepare(columns.schema, self._partitions))
+        self._files = OpenFiles(
+            self._table.folder,
+            columns,
+            self._partitions,
+            self._options,
+            self._buffer_bytes,
+            self._table.describe,
+            without=() if self._table.keeps_partition_columns else self._partitions.names,
+        )
+        await self.begin(secrets.token_hex(8))
+
+    async def begin(self, life: str) -> None:
+        """Forget what is not staged. Its files stay until they are discarded."""
+        self._waiting, self._waiting_bytes, self._rejected = [], 0, []
+        await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))
+
+    async def write(self, batch: RecordBatch) -> None:
+        """Write records to files, together with later ones. Raises: SinkError."""
+        if len(batch) == 0:
+            return
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.held_bytes
+        if self._waiting_bytes >= _GROUP_BYTES:
+            await self._write_waiting()
+            if self._opened.written_bytes >= self._commit_bytes:
+                self._context.request_checkpoint()
+
+    async def stage(self, number: CommitNumber) -> Staged | None:
+        """End all files. Raises: SinkError; what is rejected is reported before."""
+        await self._write_waiting()
+        await self._written(self._opened.end_files)
+        if self._rejected:
+            await self._context.reject_all(tuple(self._rejected))
+            self._rejected = []
+        taken = self._opened.take()
+        return None if taken is None else Staged(number, taken.to_content())
+
+    async def publish(self, staged: Sequence[Staged]) -> None:
+        """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""
+        for writer, commits in groupby(staged, key=lambda each: each.number.writer):
+            await self._publish(writer, list(commits))
+        marks = [staged_files(each).mark for each in staged]
+        if marks:
+            await self._called(lambda: self._table.folder().delete(marks))
+
+    async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
+        """Delete the files of stages that have a mark, of lives that have ended. Raises: StoreUnavailableError."""
+        marks = {staged_files(each).mark for each in kept}
+        await self._called(lambda: self._discard(has_ended, marks))
+
+    def assigned(self, shards: Collection[str]) -> None:
+        """Each shard gets files of its own from now on: they are dropped if it goes to another process."""
+        self._is_in_group = True
+
+    def revoked(self, shards: Collection[str]) -> None:
+        """Drop what is written of these shards."""
+        self._waiting = [batch for batch in self._waiting if batch.shard.key not in shards]
+        self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
+        self._thread.submit(self._opened.drop, frozenset(shards))
+
+    async def close(self) -> None:
+        """End the thread; files that are open stay incomplete."""
+        self._thread.shutdown(wait=False)
+
+    @property
+    def _opened(self) -> OpenFiles:
+        if self._files is None:
+            raise AssertionError("the sink is not open")
+        return self._files
+
+    async def _write_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        await self._written(self._write_all, waiting, self._rejected)
+
+    def _write_all(self, waiting: Sequence[RecordBatch], rejected: Rejected) -> None:
+        """In the thread."""
+        if not self._is_in_group:
+            rejected += self._opened.write(waiting, None) if waiting else ()
+            return
+        of_shard = sorted(waiting, key=lambda batch: batch.shard.key)  # stable: each shard keeps its order
+        for shard, batches in groupby(of_shard, key=lambda batch: batch.shard.key):
+            rejected += self._opened.write(list(batches), shard)
+
+    async def _written(self, call: Callable[..., T], *arguments: Any) -> T:
+        """In the thread of files, after what it does already. A call that was cancelled is carried out. Raises: SinkError."""
+        running = self._thread.submit(self._write_in_thread, call, *arguments)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(running))
+        except OSError as error:
+            raise SinkError(f"files of {self._place} cannot be written: {error}") from error
+
+    def _write_in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """After an error nothing is written in this life: who waited for the call may have been cancelled, and does not know."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return call(*arguments)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _begin_in_thread(self, life: str) -> None:
+        self._error = None
+        self._opened.begin(life)
+
+    async def _called(self, call: Callable[[], T]) -> T:
+        """One call of the table at a time, also after one that was cancelled. Raises: StoreUnavailableError, StateError."""
+
+        def alone() -> T:
+            with self._lock:
+                return call()
+
+        try:
+            return await asyncio.to_thread(alone)
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._place} cannot be used: {error}") from error
+
+    async def _publish(self, writer: str, commits: list[Staged]) -> None:
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                return await self._called(lambda: self._publish_once(writer, commits))
+            except ConflictingCommitError as error:
+                log.info("%s has a newer version, which is loaded: %s", self._place, error)
+            await pause(attempt)
+        raise StoreUnavailableError(f"{self._place} was committed to by others {_MOST_ATTEMPTS} times meanwhile")
+
+    def _publish_once(self, writer: str, commits: list[Staged]) -> None:
+        loaded = self._table.load()
+        last = self._table.last_number(loaded, writer)
+        new = [each for each in commits if each.number.n > last]
+        if new:
+            folder = self._table.folder()
+            for files in map(staged_files, new):
+                self._check_files(
+                    files, [name for file in files.files if folder.size(name := files.name(file)) != file.size]
+                )
+            self._table.commit(loaded, new)
+
+    def _check_files(self, files: StagedFiles, missing: Sequence[str]) -> None:
+        if missing:
+            reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
+            raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
+
+    def _discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
+        folder = self._table.folder()
+        for life in filter(has_ended, folder.names(STAGED)):
+            marks = {stage: mark_of(life, stage) for stage in folder.names(f"{STAGED}/{life}")}
+            for stage in [stage for stage, mark in marks.items() if mark not in kept]:
+                folder.delete_folder(folder_of(life, stage))
+                folder.delete([marks.pop(stage)])
+                log.info("deleted %s of %s, which was never committed", folder_of(life, stage), self._place)
+            if not marks:
+                folder.delete_folder(f"{STAGED}/{life}")

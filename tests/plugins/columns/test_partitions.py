@@ -1,0 +1,66 @@
+"""Rows by partition: times are cut in UTC, a field as it is, and what has no value has a folder of its own."""
+
+import pyarrow as pa
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.columns.partitions import Partitions
+
+HOUR = 3_600_000_000
+SCHEMA = pa.schema(
+    [("eventTime", pa.timestamp("us", "UTC")), ("country", pa.string()), ("n", pa.int64()), ("price", pa.float64())]
+)
+
+
+def rows(*pairs):
+    times, countries = zip(*pairs, strict=True)
+    numbers = list(range(len(pairs)))
+    return pa.record_batch([list(times), list(countries), numbers, [0.5 for _ in numbers]], schema=SCHEMA)
+
+
+def split(pattern, *pairs):
+    return [(part.folder, part.rows["n"].to_pylist()) for part in Partitions(pattern).split(rows(*pairs))]
+
+
+def test_without_a_pattern_all_rows_are_together():
+    assert split(None, (0, "CH"), (HOUR, "DE")) == [("", [0, 1])]
+
+
+def test_a_time_is_cut_to_the_parts_of_its_format():
+    pattern = "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}"
+    assert split(pattern, (0, "a"), (HOUR, "b"), (HOUR - 1, "c"), (-1, "d")) == [
+        ("dt=1970-01-01/hour=00", [0, 2]),
+        ("dt=1970-01-01/hour=01", [1]),
+        ("dt=1969-12-31/hour=23", [3]),
+    ]
+    assert split("dt={eventTime:%Y-%m}", (0, "a"), (31 * 24 * HOUR, "b")) == [("dt=1970-01", [0]), ("dt=1970-02", [1])]
+
+
+def test_a_field_is_one_folder_for_each_value_and_cannot_leave_it():
+    assert split("country={country}", (0, "CH"), (0, "../x"), (0, "CH")) == [
+        ("country=CH", [0, 2]),
+        ("country=..%2Fx", [1]),
+    ]
+
+
+@pytest.mark.parametrize("time", [None, 2**62, -(2**62)])
+def test_rows_without_a_value_are_together_as_in_hive(time):
+    assert split("dt={eventTime:%Y}", (time, "CH"), (0, "CH")) == [
+        ("dt=__HIVE_DEFAULT_PARTITION__", [0]),
+        ("dt=1970", [1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["dt", "dt={eventTime:%S}", "land={country}", "n={n}/n={n}", "{n}", "a={n}//b={n}", "dt={eventTime:}"]
+)
+def test_another_pattern_is_refused_in_a_sentence(pattern):
+    with pytest.raises(rp.ConfigurationError, match=r"is not name=\{time"):
+        Partitions(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["dt={country:%Y}", "missing={missing}", "price={price}", "n={eventTime:%Y}"])
+def test_a_column_that_cannot_be_cut_is_named(pattern):
+    with pytest.raises(rp.ConfigurationError, match=r"is none of the columns|is the name of a column"):
+        Partitions(pattern).check(SCHEMA)
+    Partitions("dt={eventTime:%Y}/country={country}/n={n}").check(SCHEMA)

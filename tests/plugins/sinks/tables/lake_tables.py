@@ -1,0 +1,82 @@
+"""Tables of both formats on a local folder, read by the libraries of the formats."""
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+import recordpublisher as rp
+from recordpublisher.fetcher.committing_sink import CommitNumber
+from recordpublisher.plugins.sinks.tables.delta import DeltaSink
+from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
+
+WRITER = "job/0"
+
+
+class Delta:
+    name = "delta"
+
+    def __init__(self, folder: Path):
+        self.data = folder / "table"
+
+    def sink(self, **more):
+        return DeltaSink(rp.Properties({"flink.sink.delta.uri": str(self.data), **more}))
+
+    def rows(self):
+        return DeltaTable(str(self.data)).to_pyarrow_table().to_pylist()
+
+    def commits(self):
+        return DeltaTable(str(self.data)).version()
+
+
+class Iceberg:
+    name = "iceberg"
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.data = folder / "warehouse" / "lake" / "orders"
+
+    @property
+    def catalog(self):
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "warehouse": f"file://{self.folder}/warehouse",
+        }
+
+    def sink(self, **more):
+        given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in self.catalog.items()}
+        given |= {"flink.sink.iceberg.table": "lake.orders", "flink.state.uri": str(self.folder / "state")}
+        return IcebergSink(rp.Properties({**given, **more}))
+
+    def table(self):
+        return load_catalog("default", **self.catalog).load_table("lake.orders")
+
+    def rows(self):
+        return self.table().scan().to_arrow().to_pylist()
+
+    def commits(self):
+        return len(self.table().snapshots())
+
+
+def number(n, writer=WRITER):
+    return CommitNumber(writer, n)
+
+
+async def opened(kind, life="job.0.1", context=None, **more):
+    sink = kind.sink(**more)
+    await sink.open(context or rp.SinkContext())
+    await sink.begin(life)
+    return sink
+
+
+def payloads(kind):
+    return sorted(row["data"] for row in kind.rows())
+
+
+def data_files(kind):
+    return sorted(str(path.relative_to(kind.data)) for path in (kind.data / "data").rglob("*.parquet"))
+
+
+def marks(kind):
+    return sorted(path.name for path in (kind.data / "_recordpublisher" / "staged").rglob("*") if path.is_file())

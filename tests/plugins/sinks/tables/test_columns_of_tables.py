@@ -1,0 +1,224 @@
+"""The columns and partitions of a table: made of the type, or of the payload; added by option; a table that differs is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import duckdb
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import recordpublisher as rp
+from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+
+from .lake_tables import Delta, Iceberg, data_files, number, opened
+from fakes.batches import batch
+
+PATTERN = {"flink.sink.partitions": "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}"}
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class Order:
+    price: float
+    country: str | None = None
+
+
+@dataclass
+class LaterOrder:
+    price: float
+    country: str | None = None
+    amount: int = 0
+
+
+@dataclass
+class OtherOrder:
+    price: str
+
+
+@dataclass
+class Lasting:
+    time: timedelta
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def kind(request, tmp_path):
+    return request.param(tmp_path)
+
+
+async def written(kind, n, *values, times=None, **more):
+    context = rp.SinkContext(value_type=type(values[0]))
+    sink = await opened(kind, f"job.0.{n}", context, **more)
+    records = batch(*(b"x" for _ in values)).with_columns(values=list(values), event_times=times or [0 for _ in values])
+    await sink.write(records)
+    await sink.publish([await sink.stage(number(n))])
+    await sink.close()
+
+
+async def test_a_table_is_created_with_the_columns_of_the_payload(kind):
+    sink = await opened(kind)
+    await sink.write(batch(b"a"))
+    await sink.publish([await sink.stage(number(1))])
+    (row,) = kind.rows()
+    assert list(row) == [*RECORD_SCHEMA.names, "value"]
+    assert (row["data"], row["shardId"], row["value"]) == (b"a", "shardId-0", None)
+    await sink.close()
+
+
+async def test_a_table_is_created_with_the_fields_of_the_type(kind):
+    await written(kind, 1, Order(1.5, "CH"))
+    (row,) = kind.rows()
+    assert (row["price"], row["country"], "data" in row) == (1.5, "CH", False)
+
+
+async def test_a_column_that_is_missing_is_refused_or_added_by_option(kind):
+    await written(kind, 1, Order(1.5))
+    with pytest.raises(rp.ConfigurationError, match=r"no column 'amount'"):
+        await kind.sink().open(rp.SinkContext(value_type=LaterOrder))
+
+    await written(kind, 2, LaterOrder(2, amount=3), **{f"flink.sink.{kind.name}.columns": "EVOLVE"})
+    await written(kind, 3, Order(4))  # an old process: its files lack the column
+
+    assert sorted((row["price"], row["amount"]) for row in kind.rows() if row["amount"]) == [(2.0, 3)]
+    assert len(kind.rows()) == 3
+
+
+async def test_a_column_of_another_type_is_refused(kind):
+    await written(kind, 1, Order(1.5))
+    with pytest.raises(rp.ConfigurationError, match="price"):
+        await kind.sink(**{f"flink.sink.{kind.name}.columns": "EVOLVE"}).open(rp.SinkContext(value_type=OtherOrder))
+
+
+async def test_a_type_that_the_format_has_not_is_refused(kind):
+    with pytest.raises(rp.ConfigurationError):
+        await kind.sink().open(rp.SinkContext(value_type=Lasting))
+
+
+async def test_a_schema_that_others_change_meanwhile_stops_no_commit(kind):
+    context = rp.SinkContext(value_type=Order)
+    sink = await opened(kind, context=context)
+    await sink.write(batch(b"x").with_columns(values=[Order(1.5)]))
+    one = await sink.stage(number(1))
+    more = kind.sink(**{f"flink.sink.{kind.name}.columns": "EVOLVE"})
+    await more.open(rp.SinkContext(value_type=LaterOrder))
+
+    await sink.publish([one])
+
+    assert [(row["price"], row["amount"]) for row in kind.rows()] == [(1.5, None)]
+    await sink.close()
+
+
+async def test_each_partition_has_files_of_its_own(kind):
+    values = [Order(1, "CH"), Order(2, "DE"), Order(3, "CH"), Order(4)]
+    await written(kind, 1, *values, times=[0, 0, HOUR_MS, HOUR_MS], **PATTERN)
+
+    assert len(data_files(kind)) == 4
+    assert sorted((row["price"], row["country"]) for row in kind.rows()) == [(1, "CH"), (2, "DE"), (3, "CH"), (4, None)]
+
+
+async def test_a_table_with_other_partitions_is_refused(kind):
+    await written(kind, 1, Order(1, "CH"), **PATTERN)
+    with pytest.raises(rp.ConfigurationError, match="is partitioned by"):
+        await kind.sink().open(rp.SinkContext(value_type=Order))
+    await written(kind, 2, Order(1, "CH"), **PATTERN)
+
+
+async def test_readers_of_delta_leave_out_files_by_partition_and_by_statistics(tmp_path):
+    kind = Delta(tmp_path)
+    values = [LaterOrder(1, "CH", 5), LaterOrder(2, "DE", 7)]
+    await written(kind, 1, *values, times=[0, HOUR_MS], **PATTERN)
+    table = DeltaTable(str(kind.data))
+
+    assert table.metadata().partition_columns == ["dt", "hour", "country"]
+    assert [row["price"] for row in table.to_pyarrow_table(filters=[("hour", "=", "01")]).to_pylist()] == [2]
+    actions = {row["min.amount"]: row for row in _actions(table)}
+    assert actions[7]["max.amount"] == 7
+    assert (actions[7]["num_records"], actions[7]["null_count.price"]) == (1, 0)
+
+
+def _actions(table):
+    import pyarrow as pa
+
+    return pa.table(table.get_add_actions(flatten=True)).to_pylist()
+
+
+async def test_iceberg_is_partitioned_by_the_smallest_unit_of_the_pattern(tmp_path):
+    kind = Iceberg(tmp_path)
+    await written(kind, 1, Order(1, "CH"), Order(2, "DE"), times=[0, HOUR_MS], **PATTERN)
+    table = kind.table()
+
+    assert [str(field.transform) for field in table.spec().fields] == ["hour", "identity"]
+    assert [row["price"] for row in table.scan("country = 'DE'").to_arrow().to_pylist()] == [2]
+
+
+async def test_other_tools_count_the_same_rows(tmp_path):
+    delta = Delta(tmp_path / "d")
+    await written(delta, 1, Order(1, "CH"), Order(2, "DE"))
+    files = DeltaTable(str(delta.data)).file_uris()
+    assert duckdb.sql(f"select count(*), sum(price) from read_parquet({files!r})").fetchall() == [(2, 3.0)]
+
+
+async def test_a_table_of_others_is_written_to(tmp_path):
+    kind = Delta(tmp_path)
+    await written(kind, 1, Order(1, "CH"))
+    other = kind.rows()
+    import pyarrow as pa
+
+    write_deltalake(
+        str(kind.data), pa.Table.from_pylist(other, DeltaTable(str(kind.data)).to_pyarrow_table().schema), mode="append"
+    )
+    DeltaTable(str(kind.data)).optimize.compact()
+    await written(kind, 2, Order(2, "CH"))
+    assert sorted(row["price"] for row in kind.rows()) == [1, 1, 2]
+
+
+async def test_the_positions_are_in_the_table_for_people(kind):
+    await written(kind, 1, Order(1.5), Order(2))
+    if isinstance(kind, Delta):
+        shown = DeltaTable(str(kind.data)).history(1)[0]["recordpublisher"]
+    else:
+        shown = kind.table().current_snapshot().summary.additional_properties["recordpublisher.positions"]
+    assert '"orders/shardId-0": "2"' in shown
+
+
+async def test_a_catalogue_in_memory_is_one_for_all_calls(tmp_path):
+    given = {"type": "in-memory", "warehouse": f"file://{tmp_path}/warehouse"}
+    given = {f"flink.sink.iceberg.catalog.{name}": value for name, value in given.items()}
+    kind = Iceberg(tmp_path)
+    kind.sink = lambda **more: _iceberg(**given, **more)
+    sink = await opened(kind)
+    await sink.write(batch(b"a"))
+    await sink.publish([await sink.stage(number(1))])
+    assert len(list((tmp_path / "warehouse").rglob("*.parquet"))) == 1
+    await sink.close()
+
+
+def _iceberg(**given):
+    from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
+
+    return IcebergSink(rp.Properties({"flink.sink.iceberg.table": "lake.orders", "flink.state.uri": "/tmp/x", **given}))
+
+
+def test_iceberg_needs_a_place_for_positions_and_a_table_in_a_namespace():
+    with pytest.raises(rp.ConfigurationError, match=r"flink.state.uri.*no place for the job's positions"):
+        _iceberg(**{"flink.state.uri": None})
+    with pytest.raises(rp.ConfigurationError, match=r"namespace\.table"):
+        _iceberg(**{"flink.sink.iceberg.table": "orders"})
+
+
+async def test_the_retries_of_pyiceberg_stay_on_for_others(tmp_path):
+    kind = Iceberg(tmp_path)
+    await written(kind, 1, Order(1.5))
+    assert (
+        "commit.retry.num-retries" not in load_catalog("default", **kind.catalog).load_table("lake.orders").properties
+    )
+
+
+def test_a_place_of_delta_that_is_no_storage_is_refused():
+    from recordpublisher.plugins.sinks.tables.delta import DeltaSink
+
+    for place in (None, "sqlite:///x.db", "s3://bucket/a?b=c"):
+        with pytest.raises(rp.ConfigurationError, match=r"s3://bucket/prefix"):
+            DeltaSink(rp.Properties({"flink.sink.delta.uri": place}))

@@ -1,0 +1,63 @@
+"""The page about lakes: its jobs write each record once, into tables that deltalake, pyiceberg and DuckDB read."""
+
+import re
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+import recordpublisher as rp
+from recordpublisher.local import LocalKinesis
+
+from processes.command_line import ROOT
+
+PAGE = ROOT / "docs/how-to/write-to-a-lake.md"
+SHOP = """
+from dataclasses import dataclass
+
+@dataclass
+class Order:
+    price: float
+    country: str
+"""
+
+
+def jobs(folder):
+    """The properties of the page, with a local folder in place of the bucket and of the service's catalogue."""
+    blocks = re.findall(r"```properties\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = [dict(line.split(" = ") for line in block.splitlines()) for block in blocks]
+    for properties in found:
+        properties |= {key: value.replace("s3://lake", str(folder)) for key, value in properties.items()}
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    found[1] |= {f"flink.sink.iceberg.catalog.{name}": value for name, value in catalog.items()}
+    return found, catalog
+
+
+@pytest.mark.slow
+async def test_the_jobs_of_the_page_write_each_record_once(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text(SHOP)
+    monkeypatch.syspath_prepend(tmp_path)
+    (delta, iceberg), catalog = jobs(tmp_path)
+    async with LocalKinesis(streams={"orders": 2}) as endpoint:
+        for country in ("CH", "DE"):
+            endpoint.stream("orders").put(b'{"price":1.5,"country":"%s"}' % country.encode(), country)
+        for properties in (delta, iceberg, delta, iceberg):
+            given = {**endpoint.properties(), **properties, "flink.stream.initpos": "TRIM_HORIZON"}
+            async with rp.DataFetcher("orders", given) as fetcher:
+                await fetcher.run_bounded(stop_at_tip=True)
+
+    table = DeltaTable(tmp_path / "orders")
+    assert table.metadata().partition_columns == ["dt", "country"]
+    assert table.to_pyarrow_table()["country"].to_pylist() in (["CH", "DE"], ["DE", "CH"])
+    assert duckdb.sql(f"select sum(price) from read_parquet({table.file_uris()!r})").fetchall() == [(3.0,)]
+    rows = load_catalog("default", **catalog).load_table("shop.orders").scan().to_arrow()
+    assert sorted(payload for payload in rows["data"].to_pylist()) == sorted(
+        b'{"price":1.5,"country":"%s"}' % country for country in (b"CH", b"DE")
+    )
+
+
+def test_the_page_has_the_costs_that_are_computed():
+    from lake.cost import page_rows
+
+    assert [row for row in page_rows() if row not in PAGE.read_text()] == []

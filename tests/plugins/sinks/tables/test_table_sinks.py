@@ -1,0 +1,224 @@
+"""Delta and Iceberg alike: what is staged is durable and not visible, what is published is there once (S6)."""
+
+import asyncio
+import json
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.fetcher.committing_sink import Staged
+from recordpublisher.plugins.sinks.tables.sink import TableSink
+
+from .lake_tables import Delta, Iceberg, data_files, marks, number, opened, payloads
+from fakes.batches import batch
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def kind(request, tmp_path):
+    return request.param(tmp_path)
+
+
+async def staged(sink, n, *data, **more):
+    await sink.write(batch(*data, **more))
+    return await sink.stage(number(n))
+
+
+async def test_what_is_staged_is_durable_and_not_visible_until_it_is_published(kind):
+    sink = await opened(kind)
+    one = await staged(sink, 1, b"a", b"b")
+
+    assert payloads(kind) == []
+    assert data_files(kind) == ["data/job.0.1/1/1.parquet"]
+    await sink.publish([one])
+
+    assert payloads(kind) == [b"a", b"b"]
+    assert marks(kind) == []
+    await sink.close()
+
+
+async def test_nothing_written_is_nothing_staged(kind):
+    sink = await opened(kind)
+    assert await sink.stage(number(1)) is None
+    await sink.write(batch())
+    assert await sink.stage(number(2)) is None
+    await sink.close()
+
+
+async def test_an_entry_is_published_once_whoever_publishes_it_and_how_often(kind):
+    sink, other = await opened(kind), await opened(kind, "job.0.2")
+    one, two = await staged(sink, 1, b"a"), await staged(sink, 2, b"b")
+    stored = [Staged(number(each.number.n), json.loads(json.dumps(each.content))) for each in (one, two)]
+
+    await sink.publish([one])
+    await other.publish(stored)
+    await sink.publish([one, two])
+
+    assert payloads(kind) == [b"a", b"b"]
+    for each in (sink, other):
+        await each.close()
+
+
+async def test_of_four_that_publish_one_number_at_the_same_time_one_lands(kind):
+    sinks = [await opened(kind, f"job.0.{life}") for life in range(4)]
+    one = await staged(sinks[0], 1, b"a", b"b")
+
+    await asyncio.gather(*(sink.publish([one]) for sink in sinks))
+
+    assert payloads(kind) == [b"a", b"b"]
+    for sink in sinks:
+        await sink.close()
+
+
+async def test_writers_of_a_group_publish_at_the_same_time(kind):
+    sinks = [await opened(kind, f"worker-{worker}") for worker in range(4)]
+    ready = []
+    for worker, sink in enumerate(sinks):
+        await sink.write(batch(b"%d" % worker))
+        ready.append(await sink.stage(number(1, f"job/worker-{worker}")))
+
+    await asyncio.gather(*(sink.publish([each]) for sink, each in zip(sinks, ready, strict=True)))
+
+    assert payloads(kind) == [b"0", b"1", b"2", b"3"]
+    for sink in sinks:
+        await sink.close()
+
+
+async def test_a_staged_file_that_is_gone_is_named_and_nothing_is_published(kind):
+    sink = await opened(kind)
+    one = await staged(sink, 1, b"a")
+    (kind.data / data_files(kind)[0]).unlink()
+
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+        await sink.publish([one])
+
+    assert payloads(kind) == []
+    await sink.close()
+
+
+async def test_what_ended_lives_left_is_deleted_and_what_entries_name_stays(kind):
+    ended, alive = await opened(kind, "job.0.1"), await opened(kind, "job.1.1")
+    published, named, _ = [await staged(ended, n, b"%d" % n) for n in (1, 2, 3)]
+    await ended.publish([published])
+    running = await staged(alive, 1, b"x")
+
+    await alive.discard(lambda life: life == "job.0.1", [named])
+
+    assert data_files(kind) == [f"data/job.0.1/{stage}/1.parquet" for stage in (1, 2)] + ["data/job.1.1/1/1.parquet"]
+    assert marks(kind) == ["1", "2"]
+    await alive.publish([named])
+    await alive.publish([Staged(number(1, "job/1"), running.content)])
+    assert payloads(kind) == [b"1", b"2", b"x"]
+    for sink in (ended, alive):
+        await sink.close()
+
+
+async def test_a_new_life_forgets_what_was_not_staged(kind):
+    sink = await opened(kind)
+    await sink.write(batch(b"never"))
+    await sink.begin("job.0.2")
+    await sink.publish([await staged(sink, 1, b"a")])
+    assert payloads(kind) == [b"a"]
+    await sink.close()
+
+
+async def test_shards_that_a_group_has_given_to_others_are_dropped(kind):
+    sink = await opened(kind)
+    sink.assigned(["orders/shardId-0", "orders/shardId-1"])
+    await sink.write(batch(b"stays"))
+    await sink.write(batch(b"goes", shard_id="shardId-1"))
+    await sink._write_waiting()
+    await sink.write(batch(b"goes too", shard_id="shardId-1"))
+
+    sink.revoked(["orders/shardId-1"])
+    one = await sink.stage(number(1))
+    await sink.publish([one])
+
+    assert payloads(kind) == [b"stays"]
+    assert one.content["positions"] == {"orders/shardId-0": "1"}
+    await sink.close()
+
+
+async def test_a_record_that_has_no_place_is_rejected_before_the_stage_returns(kind):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.data, reason))
+
+    sink = await opened(kind, context=rp.SinkContext(reject=reject))
+    await sink.write(batch(b"a", b"b").with_columns(values=[1, object()]))
+    await sink.publish([await sink.stage(number(1))])
+
+    assert [data for data, _ in rejected] == [[b"b"]]
+    assert payloads(kind) == [b"a"]
+    await sink.close()
+
+
+async def test_a_stage_that_was_cancelled_is_part_of_the_next_one(kind):
+    sink = await opened(kind)
+    await sink.write(batch(b"a"))
+    stage = asyncio.create_task(sink.stage(number(1)))
+    await asyncio.sleep(0)
+    stage.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage
+
+    await sink.publish([await staged(sink, 2, b"b")])
+
+    assert payloads(kind) == [b"a", b"b"]
+    await sink.close()
+
+
+async def test_memory_is_bounded_by_row_groups_that_are_written_early(kind):
+    sink = await opened(kind, **{"flink.sink.file.buffer.bytes": 20_000})
+    for n in range(20):
+        await sink.write(batch(*(b"%d" % n * 100 for _ in range(50))))
+        await sink._write_waiting()
+        assert sum(file.encoder.held_bytes for file in sink._files._open.values()) < 20_000
+
+    await sink.publish([await sink.stage(number(1))])
+    assert len(kind.rows()) == 1000
+    assert len(data_files(kind)) == 1
+    await sink.close()
+
+
+async def test_so_many_bytes_request_a_commit(kind):
+    asked = []
+    sink = await opened(
+        kind, context=rp.SinkContext(request_checkpoint=lambda: asked.append(1)), **{f"flink.sink.{kind.name}.bytes": 1}
+    )
+    await sink.write(batch(b"x" * 5_000_000))
+    assert asked
+    await sink.close()
+
+
+async def test_after_an_error_of_the_disk_nothing_is_staged_in_this_life(kind, monkeypatch):
+    sink = await opened(kind)
+    await sink.write(batch(b"a"))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("recordpublisher.plugins.sinks.tables.folder.os.fsync", full)
+    with pytest.raises(rp.SinkError, match="No space left"):
+        await sink.stage(number(1))
+    monkeypatch.undo()
+    with pytest.raises(rp.SinkError, match="No space left"):
+        await sink.stage(number(2))
+
+    await sink.begin("job.0.2")
+    await sink.publish([await staged(sink, 3, b"b")])
+    assert payloads(kind) == [b"b"]
+    await sink.close()
+
+
+async def test_what_an_entry_names_stays_in_the_folder(kind):
+    sink = await opened(kind)
+    one = await staged(sink, 1, b"a")
+    with pytest.raises(rp.StateError, match="names no files of a table"):
+        await sink.publish([Staged(number(1), {**one.content, "life": "../../etc"})])
+    await sink.close()
+
+
+async def test_the_destination_names_the_table(kind):
+    assert kind.sink().destination().startswith(f"{type(kind.sink()).__name__}, {kind.name.capitalize()} table ")
+    assert isinstance(kind.sink(), TableSink)
