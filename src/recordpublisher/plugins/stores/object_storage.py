@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from recordpublisher.fetcher.conditional_store import (
     pause,
 )
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .conditional_objects import ConditionalObjects
@@ -29,13 +30,45 @@ _QUERY = re.compile(r"\?\S*")
 """Of a URL in a message: it may have a signature."""
 
 
-def open_object_store(uri: str) -> Any:
-    """obstore's client; it finds credentials in the environment. Raises: ImportError without the extra, obstore's errors."""
+def open_object_store(uri: str, properties: Properties | None = None) -> Any:
+    """obstore's client; it finds credentials in the environment, and those of S3 in the properties, which must then be given.
+
+    Raises: ImportError without the extra, ConfigurationError, obstore's errors.
+    """
     try:
         from obstore.store import from_url
     except ModuleNotFoundError as error:
         raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
-    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)})
+    of_s3 = {} if properties is None or not uri.startswith("s3") else _options_of_s3(properties)
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **of_s3)
+
+
+def _options_of_s3(properties: Properties) -> dict[str, Any]:
+    """The credentials are those of the job's other calls; obstore asks for them anew when they have expired."""
+    from recordpublisher.publishers.kinesis.endpoint import region_of  # with what follows: brings the AWS SDK
+    from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
+
+    region, endpoint = region_of(properties), properties.value(STATE_ENDPOINT)
+    session = session_with_credentials(properties, region)
+
+    async def credentials() -> dict[str, Any]:
+        found = await (await session.get_credentials()).get_frozen_credentials()
+        token = {"token": found.token} if found.token else {}
+        expires = datetime.now(UTC) + timedelta(minutes=5)
+        return {
+            "access_key_id": found.access_key,
+            "secret_access_key": found.secret_key,
+            **token,
+            "expires_at": expires,
+        }
+
+    plain = {"client_options": {"allow_http": True}} if (endpoint or "").startswith("http:") else {}
+    return {
+        "region": region,
+        "credential_provider": credentials,
+        **({"endpoint": endpoint} if endpoint else {}),
+        **plain,
+    }
 
 
 class _Found(NamedTuple):
@@ -79,7 +112,7 @@ class ObjectStorageStore(ConditionalObjects):
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List the folder of the prefix: obstore knows no other prefixes."""
         found: dict[str, str] = {}
-        with self._as_state_errors():
+        with as_state_errors(self.place):
             async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
                 found |= {meta["path"]: _version(meta) for meta in chunk if meta["path"].startswith(prefix)}
         return dict(sorted(found.items()))
@@ -101,7 +134,7 @@ class ObjectStorageStore(ConditionalObjects):
                 return version
             if expected != version:
                 raise ConflictError(self.place, name, found.entry)
-            with self._as_state_errors():
+            with as_state_errors(self.place):
                 try:
                     stored = await self._client.put_async(
                         name, value, mode=found.identity or "create", attributes={_WRITE_ID: write_id}
@@ -112,7 +145,7 @@ class ObjectStorageStore(ConditionalObjects):
         raise StateError(f"{name} in {self.place} could not be written: other processes write it again and again")
 
     async def _get(self, name: str) -> _Found:
-        with self._as_state_errors():
+        with as_state_errors(self.place):
             try:
                 found = await self._client.get_async(name)
             except FileNotFoundError:
@@ -123,18 +156,20 @@ class ObjectStorageStore(ConditionalObjects):
             return _Found(VersionedValue(value, _version(meta)), found.attributes.get(_WRITE_ID), identity)
 
     async def _delete(self, name: str) -> None:
-        with self._as_state_errors(), suppress(FileNotFoundError):
+        with as_state_errors(self.place), suppress(FileNotFoundError):
             await self._client.delete_async(name)
 
-    @contextmanager
-    def _as_state_errors(self) -> Iterator[None]:
-        from obstore.exceptions import BaseError, GenericError
 
-        try:
-            yield
-        except (BaseError, FileNotFoundError) as error:
-            kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
-            raise kind(f"{self.place} cannot be used: {_words(error)}") from error
+@contextmanager
+def as_state_errors(place: str) -> Iterator[None]:
+    """The errors of obstore as our own: StoreUnavailableError when a retry may help, else StateError."""
+    from obstore.exceptions import BaseError, GenericError
+
+    try:
+        yield
+    except (BaseError, FileNotFoundError) as error:
+        kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
+        raise kind(f"{place} cannot be used: {_words(error)}") from error
 
 
 def _version(meta: Any) -> str:

@@ -187,7 +187,7 @@ async def test_a_folder_that_cannot_be_written_is_a_configuration_error(tmp_path
 
 async def test_a_place_that_is_no_folder_is_refused(kind):
     with pytest.raises(rp.ConfigurationError, match="it looks like a URI"):
-        sink_in("s3://bucket/orders", kind)
+        sink_in("hdfs://host/orders", kind)
 
 
 async def test_a_full_disk_is_an_error_and_nothing_is_committed(tmp_path, kind, monkeypatch):

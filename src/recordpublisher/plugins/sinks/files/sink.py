@@ -16,6 +16,7 @@ from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.fetcher.stored_documents import check_document
+from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -26,6 +27,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 
 from .staged_files import Files, StagedFile, StagedFiles
+from .staged_objects import OBJECT_STORES, StagedObjects
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
@@ -51,6 +53,8 @@ class WaitingBatch:
 class FileSink(CommittingSink):
     """Owns the batches that wait for a checkpoint, and the name of the life that stages them.
 
+    The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
+
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. When more than
     `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
@@ -62,10 +66,9 @@ class FileSink(CommittingSink):
         folder = properties.value(path)
         if folder is None:
             raise ConfigurationError(path.key, None, "a folder")
-        self._path = path_of(folder, path.key)
-        self._key = path.key
+        self._path, self._key = folder, path.key
         self._limit = properties.value(FILE_BUFFER)
-        self._files_there = StagedFiles(self._path)
+        self._files_there = _place_of(folder, path.key, properties)
         self._context = SinkContext()
         self._life = ""
         self._keep([])
@@ -82,7 +85,7 @@ class FileSink(CommittingSink):
         """Open the folder. Raises: ConfigurationError for one that cannot be written; StateError for positions of earlier versions."""
         self._context = context
         await self.begin(f"open-{secrets.token_hex(8)}")
-        if (reason := await asyncio.to_thread(self._files_there.why_not_writable)) is not None:
+        if (reason := await self._files_there.why_not_writable()) is not None:
             raise ConfigurationError(self._key, self._path, "a folder that can be written", reason=reason)
         await self._files_there.open()
 
@@ -98,7 +101,7 @@ class FileSink(CommittingSink):
         """Whether this user can write into the folder, or create it."""
 
         async def folder() -> str:
-            if (reason := await asyncio.to_thread(self._files_there.why_not_writable)) is not None:
+            if (reason := await self._files_there.why_not_writable()) is not None:
                 raise ConfigurationError(self._key, self._path, "a folder that this user can write", reason=reason)
             return f"{self._path} can be written"
 
@@ -165,6 +168,12 @@ class FileSink(CommittingSink):
     def _name(self, parts: Sequence[WaitingBatch]) -> str:
         first, last = parts[0], parts[-1]
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
+
+
+def _place_of(location: str, key: str, properties: Properties) -> StagedFiles | StagedObjects:
+    if back_end_of(location) in OBJECT_STORES:
+        return StagedObjects(location, key, properties)
+    return StagedFiles(path_of(location, key))
 
 
 class _StagedContent(msgspec.Struct):

@@ -48,9 +48,9 @@ class StagedFiles:
                 "away, then `recordpublisher positions import JOB --from file:positions.jsonl` stores them here"
             )
 
-    def why_not_writable(self) -> str | None:
+    async def why_not_writable(self) -> str | None:
         """Why this user cannot write there; None: it seems possible."""
-        return why_not_writable(self._path)
+        return await asyncio.to_thread(why_not_writable, self._path)
 
     async def stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
         """Write files, and return where each one is and its name. The names of staged files are unique.

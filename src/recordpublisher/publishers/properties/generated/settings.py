@@ -305,9 +305,10 @@ class ReadSettings(TypedDict, total=False):
     sink_sql_buffer_bytes: int | str
     """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one. In bytes."""
     sink_jsonl_path: str
-    """`flink.sink.jsonl.path`: The folder of the jsonl sink."""
+    """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
+    abfss://container@account.dfs.core.windows.net/prefix."""
     sink_parquet_path: str
-    """`flink.sink.parquet.path`: The folder of the parquet sink."""
+    """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
     sink_file_buffer_bytes: int | str
     """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one. In bytes."""
     sink_callback_function: str

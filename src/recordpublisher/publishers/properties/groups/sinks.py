@@ -31,8 +31,11 @@ SQL_BUFFER = SINKS.integer(
     minimum=1,
     unit="bytes",
 )
-JSONL_PATH = SINKS.text("flink.sink.jsonl.path", "The folder of the jsonl sink.")
-PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "The folder of the parquet sink.")
+JSONL_PATH = SINKS.text(
+    "flink.sink.jsonl.path",
+    "Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix.",
+)
+PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`.")
 FILE_BUFFER = SINKS.integer(
     "flink.sink.file.buffer.bytes",
     "Memory of records waiting for a checkpoint at which a file sink requests one.",

@@ -1,0 +1,95 @@
+"""StagedObjects: hidden objects of S3, Google or Azure, and their copies under the final names when an entry has committed them (S6)."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from recordpublisher.plugins.stores.by_location import conditional_store_of
+from recordpublisher.plugins.stores.object_storage import as_state_errors, open_object_store
+from recordpublisher.plugins.stores.s3 import SCHEMES
+from recordpublisher.plugins.stores.store_service import side_by_side
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.properties import Properties
+
+from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile
+
+OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
+"""The back ends whose locations are object stores."""
+_AT_ONCE = 16
+"""Requests for files of one commit."""
+
+
+class StagedObjects:
+    """The objects below a location, and the entries that commit them; as `StagedFiles`. Owns the client.
+
+    A file is written on the local disk, then uploaded: in parts, if it is large. Its final name gets it by a copy on the server.
+    """
+
+    def __init__(self, location: str, key: str, properties: Properties) -> None:
+        """`key` is the property that has the location. Raises: ConfigurationError, also without the extra."""
+        self.place = location.rstrip("/")
+        self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
+        parts = urlsplit(self.place)
+        uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
+        try:
+            self._client = open_object_store(uri, properties)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(key, location, reason=str(error)) from error
+
+    async def open(self) -> None:
+        """Nothing: there are no folders."""
+
+    async def why_not_writable(self) -> str | None:
+        """Only a write tells."""
+        return None
+
+    async def stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
+        """Upload hidden objects, and return where each one is and its name."""
+        staged = [(f"{HIDDEN}/{STAGED}/{life}/{number}-{index}", name) for index, name in enumerate(files)]
+        with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
+
+            async def upload(index: int, name: str) -> None:
+                file = Path(folder) / str(index)
+                await asyncio.to_thread(files[name], file)
+                await self._client.put_async(staged[index][0], file)
+                file.unlink()
+
+            await self._each(upload, enumerate(files))
+        return staged
+
+    async def publish(self, files: Iterable[StagedFile]) -> None:
+        """Copy what is still staged over its final name, then delete it. Another process may do the same: one that is gone was copied."""
+
+        async def copy(hidden: str, name: str) -> None:
+            with suppress(FileNotFoundError):
+                await self._client.copy_async(hidden, name)
+                await self._client.delete_async(hidden)
+
+        await self._each(copy, files)
+
+    async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
+        """Delete what these lives have staged, but for `kept`."""
+        above = f"{HIDDEN}/{STAGED}/"
+        with as_state_errors(self.place):
+            found = [meta["path"] async for chunk in self._client.list(above) for meta in chunk]
+        lives = {path: path.removeprefix(above).partition("/")[0] for path in found}
+        await self._each(self._delete, ((path,) for path in found if path not in kept and has_ended(lives[path])))
+
+    async def _delete(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            await self._client.delete_async(path)
+
+    async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
+        """A few calls at a time; the first error ends the others."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def limited(given: Iterable[Any]) -> None:
+            async with slots:
+                await call(*given)
+
+        with as_state_errors(self.place):
+            await side_by_side(map(limited, arguments))

@@ -1,0 +1,145 @@
+"""The file sinks on S3 (moto's server): hidden objects until an entry has committed them, each record in exactly one (S6)."""
+
+import json
+import secrets
+from contextlib import asynccontextmanager
+
+import boto3
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.local import serve_in_thread
+from recordpublisher.testing import CommittingSinkContract, SinkCase
+
+from fakes.batches import batch
+from fakes.commits.committing_sink import Start, started
+from servers.moto_server import KEYS, serve_moto
+
+STATE = {"version": 2, "generation": 1, "shards": {}}
+
+
+@pytest.fixture(scope="module")
+def moto():
+    with serve_moto() as url:
+        yield url
+
+
+class Bucket:
+    """A prefix of its own in the bucket."""
+
+    def __init__(self, url):
+        self.url = url
+        self.prefix = f"out-{secrets.token_hex(4)}"
+        self.location = f"s3://bucket/{self.prefix}"
+        self.client = boto3.client(
+            "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+        )
+
+    def properties(self, **more):
+        given = {"flink.state.endpoint": self.url, "aws.region": "us-east-1", "flink.sink.jsonl.path": self.location}
+        return rp.Properties({**KEYS, **given, **more})
+
+    def names(self):
+        found = self.client.list_objects_v2(Bucket="bucket", Prefix=self.prefix).get("Contents", [])
+        return sorted(each["Key"].removeprefix(f"{self.prefix}/") for each in found)
+
+    def visible(self):
+        return [name for name in self.names() if not name.startswith(".")]
+
+    def staged(self):
+        return [name for name in self.names() if name.startswith(".recordpublisher/staged/")]
+
+    def rows(self):
+        texts = [
+            self.client.get_object(Bucket="bucket", Key=f"{self.prefix}/{name}")["Body"] for name in self.visible()
+        ]
+        return [json.loads(line) for text in texts for line in text.read().decode().splitlines()]
+
+
+@pytest.fixture
+def bucket(moto):
+    return Bucket(moto)
+
+
+class TestContract(CommittingSinkContract):
+    @pytest.fixture(autouse=True)
+    def _bucket(self, bucket):
+        self.bucket = bucket
+
+    @asynccontextmanager
+    async def open_case(self):
+        async def written():
+            return [row["data"].encode() for row in self.bucket.rows()]
+
+        yield SinkCase(lambda: rp.JsonlSink(self.bucket.properties()), written)
+
+
+async def test_objects_have_the_names_of_files_and_leave_nothing_hidden_but_the_entry(bucket):
+    job = await started(rp.JsonlSink(bucket.properties()))
+    await job.sink.write(batch(b"a", b"b"))
+    await job.checkpoint(STATE)
+    assert bucket.names() == [".recordpublisher/entries/subtask-0", "orders/shardId-0/1.-1-2.-1.jsonl"]
+    assert await Start(rp.JsonlSink(bucket.properties())).open() == [STATE]
+
+
+async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not(bucket):
+    dying = await started(rp.JsonlSink(bucket.properties()))
+    await dying.sink.write(batch(b"committed"))
+    await dying.commits.commit(STATE)
+    await dying.sink.write(batch(b"never", shard_id="shardId-1"))
+    await dying.commits._commits.stage()
+    assert (len(bucket.staged()), bucket.visible()) == (2, [])
+    await started(rp.JsonlSink(bucket.properties()))
+    assert (bucket.staged(), [row["data"] for row in bucket.rows()]) == ([], ["committed"])
+
+
+async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket):
+    job = await started(rp.JsonlSink(bucket.properties()))
+    await job.sink.write(batch(b"x" * 12_000_000))
+    await job.checkpoint(STATE)
+    assert [len(row["data"]) for row in bucket.rows()] == [12_000_000]
+    assert not bucket.client.list_multipart_uploads(Bucket="bucket").get("Uploads")
+
+
+async def test_parquet_is_written_there_too(bucket):
+    sink = rp.ParquetSink(bucket.properties(**{"flink.sink.parquet.path": bucket.location}))
+    job = await started(sink)
+    await sink.write(batch(b"a"))
+    await job.checkpoint(STATE)
+    (name,) = bucket.visible()
+    body = bucket.client.get_object(Bucket="bucket", Key=f"{bucket.prefix}/{name}")["Body"].read()
+    assert name.endswith(".parquet")
+    assert body[:4] == body[-4:] == b"PAR1"
+
+
+async def test_a_bucket_that_is_missing_is_an_error_with_its_name(moto):
+    given = Bucket(moto).properties(**{"flink.sink.jsonl.path": "s3://nobody/x"})
+    with pytest.raises(rp.StateError, match="s3://nobody/x"):
+        await started(rp.JsonlSink(given))
+
+
+def test_secrets_in_the_location_are_refused():  # C3
+    with pytest.raises(rp.ConfigurationError) as raised:
+        rp.JsonlSink(rp.Properties({"flink.sink.jsonl.path": "s3://KEY:SECRET@bucket/x", "aws.region": "eu-west-1"}))
+    assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize("assignment", ["STATIC", "ELASTIC"])
+async def test_a_job_writes_each_record_once_over_its_starts(bucket, tmp_path, assignment):
+    with serve_in_thread(streams={"orders": 2}) as served:
+        given = {
+            **bucket.properties(),
+            **served.endpoint.properties(),
+            "flink.sink": "jsonl",
+            "flink.shard.assignment": assignment,
+            "flink.state.checkpoint.interval": 200,
+            "flink.stream.initpos": "TRIM_HORIZON",
+            **({"flink.state.uri": f"{tmp_path}/group"} if assignment == "ELASTIC" else {}),
+        }
+        for _ in range(2):
+            served.stream("orders").put(*({"n": number} for number in range(20)))
+            async with rp.DataFetcher("orders", given) as fetcher:
+                await fetcher.run_bounded(max_time=60, max_records=20)
+    numbers = [row["sequenceNumber"] for row in bucket.rows()]
+    assert (len(numbers), len(set(numbers))) == (40, 40)
+    assert bucket.staged() == []
