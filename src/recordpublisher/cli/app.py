@@ -50,6 +50,7 @@ def _load(name: str, place: str) -> Any:
 COMMANDS = {
     "demo": "commands.demo:demo",
     "local": "commands.local:local",
+    "judge": "commands.judge:judge",
     "list": "stream_commands.list_streams:list_streams",
     "describe": "stream_commands.describe:describe",
     "create": "stream_commands.create:create",

@@ -53,6 +53,14 @@ def local(
             help="Keep streams, records within retention, consumers and tags in this folder: they survive a restart.",
         ),
     ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Put numbered records, and play faults and reshards at their times, from a TOML file or a ready schedule: "
+            "everything, outage, reshards. `recordpublisher judge` says what your consumer made of it.",
+        ),
+    ] = None,
     allow_remote: Annotated[
         bool,
         typer.Option(
@@ -77,17 +85,23 @@ def local(
         "quotas": Quotas.service() if limits is Limits.SERVICE else None,
     }
     with arguments_as_options("port", "host", "data"):
-        run_until_signal(_serve(host, port, shards_by_stream(stream or []), options))
+        run_until_signal(_serve(host, port, shards_by_stream(stream or []), options, schedule))
 
 
-async def _serve(host: str, port: int, streams: dict[str, int], options: dict[str, Any]) -> None:
+async def _serve(host: str, port: int, streams: dict[str, int], options: dict[str, Any], schedule: str | None) -> None:
     from recordpublisher.local import LocalKinesis
+    from recordpublisher.local.schedules.schedule import Player, load_schedule
+
+    plan = None if schedule is None else load_schedule(schedule)
 
     async with LocalKinesis(host, port, streams, **options) as endpoint:
         if endpoint.certificate_file is not None:
             print_note(f"clients trust its certificate with AWS_CA_BUNDLE={endpoint.certificate_file}")
         print_note(f"the embedded Kinesis endpoint listens at {endpoint.url}")
         try:
+            if plan is not None:
+                await Player(endpoint, plan, print_note).play()
+                print_note("the schedule is over; the endpoint serves on")
             await asyncio.Event().wait()
         finally:
             counts = endpoint.faults.counts

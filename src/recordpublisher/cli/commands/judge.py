@@ -1,0 +1,39 @@
+"""`recordpublisher judge`: what a client has read of a schedule."""
+
+import fileinput
+import time
+from typing import Annotated
+
+import typer
+
+from ..execution import ALARM, print_note
+from ..output import echo
+
+
+def judge(
+    file: Annotated[str, typer.Argument(help="What the client has written; - is stdin.")] = "-",
+    schedule: Annotated[str, typer.Option(help="The schedule that was played: a name or a file.")] = "everything",
+) -> None:
+    """Judge what a consumer has written down of `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
+
+    The consumer, in any language, writes each record's data as a line. A word may stand before it, and after it the time at which it was
+    seen, in seconds since the epoch: without it the line counts as seen when it is read here. Status 3: lost or out of order.
+
+    Example: my-consumer | recordpublisher judge --schedule outage
+    """
+    from recordpublisher.local.schedules.judging import score, seen_in
+    from recordpublisher.local.schedules.schedule import load_schedule
+
+    played, records = load_schedule(schedule), []
+    with fileinput.input(file, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            seen = seen_in(line, time.time())
+            if seen is None:
+                print_note(f"not a record of the schedule: {line.strip()[:80]}")
+            else:
+                records.append(seen)
+    found = score(played.record_count, records, played.keys)
+    counts = f"{found.lost} lost, {found.repeated} repeated, {found.out_of_order} out of order"
+    echo(f"{found.records} records: {counts}; the slowest came after {found.slowest:.1f} s")
+    if found.lost or found.out_of_order:
+        raise typer.Exit(ALARM)

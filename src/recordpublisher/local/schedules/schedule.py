@@ -1,0 +1,115 @@
+"""Schedule: records that are put at a rate, and faults and reshards at their times, from a TOML file. Player: plays one."""
+
+import asyncio
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from recordpublisher.publishers.errors import ConfigurationError
+
+from ..faults.kinds import parse_rules
+from ..server import LocalKinesis
+from ..streams.resharding import merge, split
+
+READY = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
+"""The schedules of this package by name."""
+TICK_SECONDS = 0.05
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Number = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happens at a time: faults by rules for some seconds, a reshard, or something that is asked of the client."""
+
+    at: Seconds
+    faults: str | None = None
+    seconds: Seconds = 0
+    """How long the faults last."""
+    reshard: Literal["split", "merge"] | None = None
+    client: Literal["restart"] | None = None
+    """The client is killed and started again, by whoever runs it."""
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Times are in seconds after the start."""
+
+    step: list[Step]
+    stream: str = "orders"
+    shards: Number = 2
+    keys: Number = 8
+    """Record n has the key n modulo this."""
+    records_a_second: Number = 100
+    seconds: Seconds = 40
+    """When the producer ends."""
+
+    @property
+    def record_count(self) -> int:
+        """All records: two of each key at the start, and those at the rate."""
+        return 2 * self.keys + int(self.seconds * self.records_a_second)
+
+
+def load_schedule(name: str) -> Schedule:
+    """Return a ready schedule by its name, or that of a file. Raises: ConfigurationError."""
+    try:
+        schedule = msgspec.convert(tomllib.loads(READY.get(name, Path(name)).read_text("utf-8")), Schedule)
+    except (OSError, ValueError) as error:  # msgspec's and tomllib's errors are ValueErrors
+        valid = f"a TOML file with steps, or one of {', '.join(READY)}"
+        raise ConfigurationError("--schedule", name, valid, reason=str(error)) from error
+    for step in schedule.step:
+        parse_rules(step.faults or "", "--schedule")
+    return schedule
+
+
+class Player:
+    """Plays a schedule to whoever reads from an endpoint. Owns how many records were put and which acts are left."""
+
+    def __init__(self, endpoint: LocalKinesis, schedule: Schedule, tell: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
+        self._schedule = schedule
+        self._tell = tell
+        self._put_count = 0
+        ends = [Step(step.at + step.seconds, faults="") for step in schedule.step if step.faults]
+        self._left = sorted([*schedule.step, *ends], key=lambda step: step.at)
+        if schedule.stream not in endpoint.account.streams():
+            endpoint.create_stream(schedule.stream, schedule.shards)
+
+    async def play(self) -> None:
+        """Play all of it, on the time of the event loop."""
+        now = asyncio.get_running_loop().time
+        began = now()
+        while self.advance(now() - began):  # noqa: ASYNC110 - what is due depends on the time alone
+            await asyncio.sleep(TICK_SECONDS)
+
+    def advance(self, seconds: float) -> bool:
+        """Put and do all that is due so many seconds after the start; returns whether something is left."""
+        schedule = self._schedule
+        self._put(2 * schedule.keys + int(min(seconds, schedule.seconds) * schedule.records_a_second))
+        while self._left and self._left[0].at <= seconds:
+            self._act(self._left.pop(0))
+        return bool(self._left) or seconds < schedule.seconds
+
+    def _act(self, step: Step) -> None:
+        stream = self._endpoint.stream(self._schedule.stream)
+        if step.faults is not None:
+            self._endpoint.faults.start_random(step.faults, seed=1)
+            self._tell(f"{step.at:g} s: faults: {step.faults or 'none'}")
+        if step.reshard == "split":
+            shard = stream.open_shards[0]
+            split(stream, shard, (shard.hash_range.start + shard.hash_range.end) // 2)
+        elif step.reshard == "merge":
+            merge(stream, *stream.open_shards[:2])
+        if step.reshard is not None:
+            self._tell(f"{step.at:g} s: {step.reshard}")
+        if step.client is not None:
+            self._tell(f"{step.at:g} s: kill the client and start it again")
+
+    def _put(self, count: int) -> None:
+        stream = self._endpoint.stream(self._schedule.stream)
+        for number in range(self._put_count, count):
+            stream.put(f"{number} {time.time():.3f}".encode(), f"key-{number % self._schedule.keys}")
+        self._put_count = count

@@ -1,0 +1,84 @@
+"""A schedule puts its records and does its steps when they are due."""
+
+import pytest
+
+from recordpublisher import ConfigurationError
+from recordpublisher.local import LocalKinesis, ManualClock
+from recordpublisher.local.schedules.schedule import READY, Player, load_schedule
+
+TEXT = """
+seconds = 10
+records_a_second = 5
+[[step]]
+at = 2
+faults = "throttle"
+seconds = 3
+[[step]]
+at = 4
+reshard = "split"
+client = "restart"
+[[step]]
+at = 6
+reshard = "merge"
+"""
+
+
+@pytest.fixture
+def schedule(tmp_path):
+    (tmp_path / "mine.toml").write_text(TEXT)
+    return load_schedule(str(tmp_path / "mine.toml"))
+
+
+def test_everything_happens_at_its_time(schedule):
+    told = []
+    endpoint = LocalKinesis(clock=ManualClock())
+    player = Player(endpoint, schedule, told.append)
+    stream = endpoint.stream("orders")
+
+    seen = []
+    for seconds in (0, 2, 4, 6, 10):
+        is_going_on = player.advance(seconds)
+        records = sum(len(shard.log) for shard in stream.shards.values())
+        seen.append((records, len(stream.open_shards), len(told), is_going_on))
+    assert seen == [(16, 2, 0, True), (26, 2, 1, True), (36, 3, 3, True), (46, 2, 5, True), (66, 2, 5, False)]
+    assert told == [
+        "2 s: faults: throttle",
+        "4 s: split",
+        "4 s: kill the client and start it again",
+        "5 s: faults: none",
+        "6 s: merge",
+    ]
+    assert schedule.record_count == 66
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_ready_schedule_can_be_played_to_its_end(name):
+    schedule = load_schedule(name)
+    endpoint = LocalKinesis()
+    assert not Player(endpoint, schedule, lambda what: None).advance(1_000)
+    assert sum(len(shard.log) for shard in endpoint.stream("orders").shards.values()) == schedule.record_count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step = 5",
+        "[[step]]",
+        "[[step]]\nat = -1",
+        '[[step]]\nat = 1\nreshard = "twist"',
+        '[[step]]\nat = 1\nfaults = "thrott"',
+        "[[step]]\nat = 1\nunknown = 1",
+        "keys = 0\nstep = []",
+        "not toml",
+        "\x00",
+    ],
+)
+def test_a_schedule_that_cannot_be_is_a_configuration_error(tmp_path, text):
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match="schedule"):
+        load_schedule(str(tmp_path / "mine.toml"))
+
+
+def test_a_missing_file_is_an_error_with_the_ready_ones():
+    with pytest.raises(ConfigurationError, match="everything, outage, reshards"):
+        load_schedule("nowhere.toml")
