@@ -22,7 +22,7 @@ NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all spark-alone computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model
+.PHONY: demo leaks minimums test test-spark test-all spark-alone computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model aws-check aws-clean
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -252,6 +252,14 @@ $(FOREIGN)/node_modules/.installed: $(FOREIGN)/package-lock.json
 	test -x .venvs/sdk/bin/python || $(PYTHON) -m venv .venvs/sdk
 	.venvs/sdk/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+AWS_CHECK = --prefix "$(or $(PREFIX),$(error PREFIX is the begin of the names that are made))" --region "$(or $(REGION),$(error REGION=eu-west-1))" $(if $(PROFILE),--profile "$(PROFILE)")
+
+aws-check: $(STAMP) .venvs/sdk/.installed  ## asks a real account what the endpoint is asked, and prints where they differ; says the price first: PROFILE=p PREFIX=check REGION=eu-west-1
+	$(RESEARCH) aws_check $(AWS_CHECK)
+
+aws-clean: .venvs/sdk/.installed  ## deletes what a killed aws-check has left, past its hour; ALL=--all: at once
+	.venvs/sdk/bin/python research/aws_check/observe.py clean $(AWS_CHECK) $(ALL)
 
 service-model:  ## what the newest botocore adds to the API's model that the embedded endpoint was made from, or changes in it; WRITE=--write takes it over
 	test -x .venvs/newest-sdk/bin/python || $(PYTHON) -m venv .venvs/newest-sdk

@@ -42,7 +42,7 @@ ON_A_PAGE = {
     "requests.violations.MOST": "LocalStack's recordings from AWS: ten violations in one message",
 }
 OWN = re.compile(
-    r"faults\.|http\.|storage\.|event_stream\.|in_memory_transport\."
+    r"faults\.|http\.|schedules\.|storage\.|event_stream\.|in_memory_transport\."
     r"|streams\.(shard|shard_log|stream)\.(HASH|TICKS|_COUNTER|HOUR)"
     r"|streams\.subscriptions\.(HEARTBEAT_MS|MAX_EVENT_RECORDS|MAX_EVENT_BYTES)"
 )
