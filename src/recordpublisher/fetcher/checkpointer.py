@@ -5,6 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -12,6 +13,7 @@ from recordpublisher.publishers.errors import StoreUnavailableError
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.subtask_commits import SubtaskCommits
+from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.dead_letters import DeadLetterHandler
@@ -206,13 +208,16 @@ class AcknowledgingCheckpointer(Checkpointer):
         return await self._checkpoint(may_be_partial=False)
 
     async def take_periodic(self) -> None:
-        """Flush the sink; one that tells when records are done may return before."""
-        await self._checkpoint(may_be_partial=self._job.sink.tells_done)
+        """Flush the sink; one that tells when records are done may return before. Where it writes to may be away for `store_outages`: a
+        restart would count a receive of every record."""
+        flush = partial(self._checkpoint, may_be_partial=self._job.sink.tells_done)
+        await wait_for_store(flush, self._job.settings.store_outages)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink; with `is_stopped` it drops what it has not begun, which is then released."""
         stopped = [entry.key for entry in self._table] if is_stopped else ()
-        await self._checkpoint(may_be_partial=False, stopped=stopped, is_last=True)
+        flush = partial(self._checkpoint, may_be_partial=False, stopped=stopped, is_last=True)
+        await wait_for_store(flush, self._job.settings.store_outages)
 
     async def _checkpoint(
         self, may_be_partial: bool, stopped: Collection[str] = (), is_last: bool = False

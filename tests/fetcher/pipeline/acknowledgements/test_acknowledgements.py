@@ -7,7 +7,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
-from recordpublisher.publishers.errors import FatalKinesisError, TransientError
+from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailableError, TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_fetcher, work
@@ -259,6 +259,24 @@ def test_after_a_suspension_beyond_the_timeout_what_is_not_written_is_dropped():
 
     assert set(run_virtual(job())) == {str(number) for number in range(10)}
     assert not queue.messages
+
+
+def test_while_the_sinks_store_is_away_the_job_waits_in_place():
+    queue = FakeQueue(visibility=4)
+    queue.put(*range(20))
+    sink = FlushedSink(queue)
+    flush = sink.flush
+
+    async def away(checkpoint=None):
+        if 1 < asyncio.get_running_loop().time() < 60:
+            raise StoreUnavailableError("away")
+        await flush(checkpoint)
+
+    sink.flush = away
+    run_virtual(work(queue, sink, Bounds(max_time=120), properties={"flink.state.outage": 300_000}))
+
+    assert not queue.messages
+    assert len(sink.records) == 20
 
 
 def test_a_run_to_the_tip_ends_when_each_receiver_had_an_empty_receive():
