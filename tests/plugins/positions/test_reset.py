@@ -123,9 +123,42 @@ async def test_a_job_without_positions_has_none_to_reset(job):
         await reset(job, "LATEST")
 
 
-async def test_a_group_is_not_reset_in_place(job):
-    with pytest.raises(rp.StateError, match=r"into a new flink.state.uri"):
-        await reset(rp.Properties({**job, "flink.shard.assignment": "ELASTIC"}), "LATEST")
+ELASTIC = {"flink.shard.assignment": "ELASTIC", "flink.lease.duration": "2000"}
+
+
+async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
+    elastic = rp.Properties({**job, **ELASTIC})
+    put(b"1")
+    put(b"2", SECOND)
+    assert await read(elastic) == [b"1", b"2"]
+
+    await reset(elastic, "TRIM_HORIZON", SECOND)
+    assert await read(elastic) == [b"2"]
+    await reset(elastic, "TRIM_HORIZON")
+    assert await read(elastic) == [b"1", b"2"]
+    assert await read(elastic) == []
+
+
+async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
+    elastic = rp.Properties({**job, **ELASTIC})
+    put(b"1")
+    sink = rp.MemorySink()
+    async with rp.DataFetcher(elastic["flink.streams"], elastic, sink=sink) as fetcher:
+        running = asyncio.create_task(fetcher.run())
+        while not sink.records:  # noqa: ASYNC110 - the endpoint is another thread
+            await asyncio.sleep(0.05)
+        await fetcher.checkpoint()
+        with pytest.raises(rp.StateError, match="sends heartbeats: stop all its processes first"):
+            await reset(elastic, "TRIM_HORIZON")
+        fetcher.stop()
+        await running
+    assert await read(elastic) == []
+
+
+async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
+    of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
+    with pytest.raises(rp.StateError, match="keeps the group's positions with its rows"):
+        await reset(rp.Properties({**job, **ELASTIC, **of_sink}), "LATEST")
 
 
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):

@@ -9,9 +9,11 @@ from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.first_group import store_as_group
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
+from recordpublisher.fetcher.leases.group_observer import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
@@ -73,6 +75,11 @@ class JobPositions:
         self._store: ConditionalStore | None = None
 
     @property
+    def are_in_the_sink(self) -> bool:
+        """Whether the sink keeps them, with its rows."""
+        return self._sink is not None
+
+    @property
     def place(self) -> str:
         """Where positions are written."""
         if self._entries is not None:
@@ -123,6 +130,21 @@ class JobPositions:
         generation = await snapshots.open_generation(0)
         await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
         await snapshots.fence_subtasks_from(1)
+
+    async def store_over(self, states: Mapping[str, ShardState]) -> None:
+        """Store states over those of the job; a group's when nobody is in it. Silent workers are waited for. Raises: StateError."""
+        store = self._opened_store() if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC" else None
+        if store is None or await (group := GroupStore(store, self.heartbeat_seconds)).read_table() is None:
+            await self.store(states)
+            return
+        settings = LeaseSettings(self._properties.value(LEASE_DURATION) / 1000)
+        try:
+            await seal_all_silent(group, settings, SystemClock())
+        except LiveWorkerError as error:
+            raise StateError(
+                f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
+            ) from error
+        await store_as_group(store, states, await group.read_table())
 
     async def close(self) -> None:
         """Close what was opened."""

@@ -42,11 +42,8 @@ class PositionsReset:
         Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
         shard.
         """
-        if self.properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
-            raise StateError(
-                "positions of a group are not reset in place: write those of `positions show --json`, changed, into a new "
-                "flink.state.uri with `positions import --from file:PATH`"
-            )
+        if self.properties.value(SHARD_ASSIGNMENT) == "ELASTIC" and self.job.are_in_the_sink:
+            raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
         stored = await self.job.load()
         stored.check_unused(is_forced=True)
         self.job.check_writable()
@@ -68,8 +65,8 @@ class PositionsReset:
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. Subtasks that run are fenced off."""
-        await self.job.store(imported_states(plan))
+        """Store the planned positions. Subtasks that run are fenced off. Raises: StateError while a worker of the group runs."""
+        await self.job.store_over(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:
         """The tip as a time, so that records that come before the job starts are read (P3)."""

@@ -126,6 +126,10 @@ class LeaseTable:
         asked = self.drained.union(drained).difference(cleaned)
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
+    def begun_anew(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
+        """The next version, with other leases."""
+        return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset())
+
     def _has_ended(self, shard: str) -> bool:
         return shard in self.leases and self.leases[shard].ended
 
