@@ -31,6 +31,14 @@ async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monke
     assert (await store.get("name")).value == b"later"
 
 
+async def test_a_relative_folder_stays_where_it_is_when_the_current_folder_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = FolderStore("state")
+    version = await store.put_if_absent("name", b"1")
+    monkeypatch.chdir(tmp_path / "state")
+    assert await store.list_versions("") == {"name": version}
+
+
 async def test_a_folder_that_cannot_be_made_is_no_name_that_is_taken(tmp_path, monkeypatch):
     def missing(path, *more, **options):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))

@@ -173,6 +173,14 @@ async def test_s3_after_an_expired_token_listing_continues_after_the_last_shard(
     assert stub.requests_of("ListShards")[2] == {"StreamName": "orders", "ExclusiveStartShardId": "shardId-0"}
 
 
+async def test_shards_that_are_each_others_parents_are_malformed():
+    async with stub_and_client() as (stub, client):
+        ring = [described(f"shardId-{n}") | {"ParentShardId": f"shardId-{(n + 1) % 3}"} for n in range(3)]
+        stub.script("ListShards", {"Shards": ring})
+        with pytest.raises(TransientError, match=r"MalformedResponse.*cycle"):
+            await client.list_shards("orders")
+
+
 @pytest.mark.parametrize("shards", [["shardId-0"], []])
 async def test_a_listing_whose_next_page_never_ends_is_malformed(shards):
     class Endless:

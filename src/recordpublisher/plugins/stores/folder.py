@@ -57,7 +57,7 @@ class FolderStore(ConditionalStore):
         can neither write nor create.
         """
         self.place = str(folder) if key is None else path_of(str(folder), key)
-        self._root = Path(self.place)
+        self._root = Path(self.place).absolute()  # user code may change the current folder
         self._uses_threads = in_thread
         if key is not None and (reason := why_not_writable(self._root)) is not None:
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from email.utils import parsedate_to_datetime
+from graphlib import TopologicalSorter
 from typing import Any
 
 from ..errors import FatalKinesisError, TransientError
@@ -46,6 +47,8 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
             shards += page["Shards"]
         token = page.get("NextToken")
         if not token:
+            with reject_malformed("ListShards"):  # shards that wait for each other would never be read
+                TopologicalSorter({shard["ShardId"]: _parents(shard) for shard in shards}).prepare()
             return shards
         try:
             page = await transport.call("ListShards", NextToken=token)
@@ -53,6 +56,10 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
             if error.code != "ExpiredNextTokenException":
                 raise
             page = await _first_page(transport, stream, shards[-1]["ShardId"] if shards else after)
+
+
+def _parents(shard: dict[str, Any]) -> list[str]:
+    return [shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if shard.get(name)]
 
 
 async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:

@@ -70,6 +70,17 @@ async def raises_endless_text(record):
         raise ValueError("x" * 10_000_000)
 
 
+class NoClassError(Exception):
+    @property
+    def __class__(self):
+        raise RuntimeError("no class")
+
+
+async def raises_without_class(record):
+    if is_bad(record):
+        raise NoClassError
+
+
 async def raises_stop_iteration(record):
     if is_bad(record):
         raise StopIteration
@@ -84,6 +95,7 @@ async def raises_stop_iteration(record):
         (raises_cancelled, 1),
         (raises_without_text, 1),
         (raises_endless_text, 1),
+        (raises_without_class, 1),
         (raises_stop_iteration, 1),
     ],
 )

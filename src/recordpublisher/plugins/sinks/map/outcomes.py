@@ -105,7 +105,7 @@ class Outcomes:
         """The first of these records of one key failed; the others come after it and must be handled after it."""
         item = items[0]
         item.attempts += 1
-        self._counts["timeouts"] += isinstance(error, TimeoutError)
+        self._counts["timeouts"] += issubclass(type(error), TimeoutError)  # `isinstance` would read its `__class__`
         if item.is_dropped:
             self._handle_again(items)
             return
