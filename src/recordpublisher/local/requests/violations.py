@@ -16,7 +16,7 @@ MOST = 10
 ENUM_ORDER = ("AFTER_SEQUENCE_NUMBER", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON")
 """The order in which the service shows the values of ShardIteratorType; others are shown by name."""
 ENTRY = "com.amazonaws.kinesis.v20131202.PutRecordsRequestEntry"
-"""How the service shows a record, with a hash after it: the only structure in a list."""
+"""How the service shows a record, with a hash after it. Structures of other lists are shown so too: how the service does is not known."""
 TYPES: tuple[tuple[type, type], ...] = (
     (inspect.StrType, str),
     (inspect.LiteralType, str),
