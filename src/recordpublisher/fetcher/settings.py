@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.declaration import find_property
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,
@@ -45,21 +46,12 @@ def checkpoint_interval_ms(properties: Properties) -> int:
 class BudgetLimits:
     """Memory limits: bytes, as held in memory, for a subtask and for a shard; records for a shard."""
 
-    subtask_bytes: int
-    shard_bytes: int
-    shard_records: int
-
-    @classmethod
-    def of(cls, properties: Properties) -> BudgetLimits:
-        """From the job's properties."""
-        return cls(
-            properties.value(SUBTASK_BYTES),
-            properties.value(SHARD_BYTES),
-            properties.value(SHARD_RECORDS),
-        )
+    subtask_bytes: int = of_property(SUBTASK_BYTES)
+    shard_bytes: int = of_property(SHARD_BYTES)
+    shard_records: int = of_property(SHARD_RECORDS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
     """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment.
 
@@ -67,41 +59,32 @@ class FetcherSettings:
     """
 
     budget: BudgetLimits
-    lookahead_ms: int | None
-    idle_interval_ms: int
-    sync_interval_ms: int
-    emit_interval_ms: int
-    startup_timeout_ms: int
-    tracker_timeout_ms: int
-    max_lag_ms: int | None
-    discovery_interval_ms: int
+    lookahead_ms: int | None = of_property(LOOKAHEAD)
+    idle_interval_ms: int = of_property(IDLE_INTERVAL)
+    sync_interval_ms: int = of_property(SYNC_INTERVAL)
+    emit_interval_ms: int = of_property(EMIT_INTERVAL)
+    startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
+    tracker_timeout_ms: int = of_property(TRACKER_TIMEOUT)
+    max_lag_ms: int | None = of_property(MAX_LAG)
+    discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
     checkpoint_interval_ms: int
     continue_on_data_loss: bool
     on_poison: OnPoison
-    alarm_interval_ms: int
+    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
     store_outages: RetryPolicy
-    catch_up_ms: int
+    catch_up_ms: int = of_property(CATCH_UP)
 
     @classmethod
     def of(cls, properties: Properties) -> FetcherSettings:
         """From the job's properties. Raises: ConfigurationError for a value that is invalid or contradicts another."""
         _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
         return cls(
-            budget=BudgetLimits.of(properties),
-            lookahead_ms=properties.value(LOOKAHEAD),
-            idle_interval_ms=properties.value(IDLE_INTERVAL),
-            sync_interval_ms=properties.value(SYNC_INTERVAL),
-            emit_interval_ms=properties.value(EMIT_INTERVAL),
-            startup_timeout_ms=properties.value(STARTUP_TIMEOUT),
-            tracker_timeout_ms=properties.value(TRACKER_TIMEOUT),
-            max_lag_ms=properties.value(MAX_LAG),
-            discovery_interval_ms=properties.value(DISCOVERY_INTERVAL),
+            budget=BudgetLimits(**values_of(BudgetLimits, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
-            alarm_interval_ms=properties.value(ALARM_INTERVAL),
             store_outages=store_outages(properties),
-            catch_up_ms=properties.value(CATCH_UP),
+            **values_of(cls, properties),
         )
 
 

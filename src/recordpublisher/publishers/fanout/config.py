@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..errors import ConfigurationError, KinesisError, causes_of
+from ..properties.config_fields import of_property, of_retries, values_of
 from ..properties.groups.fanout import (
     CONSUMER_ARN,
     CONSUMER_NAME,
@@ -53,27 +54,15 @@ class RegistrationType(StrEnum):
 class Retries:
     """How each operation that fan-out calls is retried."""
 
-    subscribe: RetryPolicy
-    describe_stream: RetryPolicy
-    describe_consumer: RetryPolicy
-    register: RetryPolicy
-    deregister: RetryPolicy
-    list_shards: RetryPolicy
-
-    @classmethod
-    def of(cls, properties: Properties) -> Retries:
-        """Raises: ConfigurationError when a value does not parse or a base is above its maximum."""
-        return cls(
-            SUBSCRIBE_RETRIES.policy(properties),
-            DESCRIBE_STREAM_RETRIES.policy(properties),
-            DESCRIBE_CONSUMER_RETRIES.policy(properties),
-            REGISTER_RETRIES.policy(properties),
-            DEREGISTER_RETRIES.policy(properties),
-            LIST_SHARDS_RETRIES.policy(properties),
-        )
+    subscribe: RetryPolicy = of_retries(SUBSCRIBE_RETRIES)
+    describe_stream: RetryPolicy = of_retries(DESCRIBE_STREAM_RETRIES)
+    describe_consumer: RetryPolicy = of_retries(DESCRIBE_CONSUMER_RETRIES)
+    register: RetryPolicy = of_retries(REGISTER_RETRIES)
+    deregister: RetryPolicy = of_retries(DEREGISTER_RETRIES)
+    list_shards: RetryPolicy = of_retries(LIST_SHARDS_RETRIES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
     """The settings of a fan-out job; time-outs are in seconds.
 
@@ -87,29 +76,27 @@ class FanOutConfig:
     deregisters: bool
     retries: Retries
     recoverable: RecoverableErrors
-    subscribe_timeout: float
-    inactivity_timeout: float
-    unread_timeout: float
-    register_timeout: float
-    deregister_timeout: float
+    subscribe_timeout: float = of_property(SUBSCRIBE_TIMEOUT)
+    inactivity_timeout: float = of_property(INACTIVITY_TIMEOUT, 1000)
+    unread_timeout: float = of_property(UNREAD_TIMEOUT, 1000)
+    register_timeout: float = of_property(REGISTER_TIMEOUT)
+    deregister_timeout: float = of_property(DEREGISTER_TIMEOUT)
 
     @classmethod
     def of(cls, properties: Properties) -> FanOutConfig:
         """Raises: ConfigurationError with key, value and what is valid."""
         registration = RegistrationType(properties.value(REGISTRATION))
         return cls(
-            registration,
-            _consumer_name(properties, registration),
-            {stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()},
-            _consumer_tags(properties),
-            registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
-            Retries.of(properties),
-            RecoverableErrors.of(properties),
-            properties.value(SUBSCRIBE_TIMEOUT),
-            properties.value(INACTIVITY_TIMEOUT) / 1000,
-            properties.value(UNREAD_TIMEOUT) / 1000,
-            properties.value(REGISTER_TIMEOUT),
-            properties.value(DEREGISTER_TIMEOUT),
+            registration=registration,
+            consumer_name=_consumer_name(properties, registration),
+            configured_arns={
+                stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()
+            },
+            tags=_consumer_tags(properties),
+            deregisters=registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
+            retries=Retries(**values_of(Retries, properties)),
+            recoverable=RecoverableErrors.of(properties),
+            **values_of(cls, properties),
         )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, of_retries, values_of
 from recordpublisher.publishers.properties.groups.kinesis_sink import (
     AGGREGATION_ENABLED,
     AGGREGATION_MAX_COUNT,
@@ -32,25 +33,25 @@ QueueLimit = int | Callable[[SinkStatistics], int]
 """Records: a number above 0, or a function of `SinkStatistics` that returns one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisSinkSettings:
     """Times are in seconds, sizes in bytes, rates per second and shard."""
 
     queue_limit: QueueLimit | None
-    queue_bytes: int | None
-    wait_seconds: float
+    queue_bytes: int | None = of_property(SINK_QUEUE_BYTES)
+    wait_seconds: float = of_property(SINK_WAIT_INTERVAL, 1000)
     keeps_key_order: bool
     fails_on_error: bool
-    retries: RetryPolicy
-    aggregates: bool
-    aggregate_count: int
-    aggregate_bytes: int
-    request_count: int
-    request_bytes: int
-    linger_seconds: float
+    retries: RetryPolicy = of_retries(PUT_RETRIES)
+    aggregates: bool = of_property(AGGREGATION_ENABLED)
+    aggregate_count: int = of_property(AGGREGATION_MAX_COUNT)
+    aggregate_bytes: int = of_property(AGGREGATION_MAX_SIZE)
+    request_count: int = of_property(COLLECTION_MAX_COUNT)
+    request_bytes: int = of_property(COLLECTION_MAX_SIZE)
+    linger_seconds: float = of_property(RECORD_MAX_BUFFERED_TIME, 1000)
     records_per_second: float
     bytes_per_second: float
-    connections: int
+    connections: int = of_property(MAX_CONNECTIONS)
     initial_fraction: float = 1.0
     """Part of the rate limit with which a shard is begun; smaller for one of several writers."""
 
@@ -69,20 +70,11 @@ class KinesisSinkSettings:
         rate = value(RATE_LIMIT) / 100
         return cls(
             queue_limit=value(SINK_QUEUE_LIMIT) if queue_limit is None else _checked_limit(queue_limit),
-            queue_bytes=value(SINK_QUEUE_BYTES),
-            wait_seconds=value(SINK_WAIT_INTERVAL) / 1000,
             keeps_key_order=value(SINK_ORDERING) == "PER_KEY",
             fails_on_error=value(SINK_FAIL_ON_ERROR) if fail_on_error is None else fail_on_error,
-            retries=PUT_RETRIES.policy(properties),
-            aggregates=value(AGGREGATION_ENABLED),
-            aggregate_count=value(AGGREGATION_MAX_COUNT),
-            aggregate_bytes=value(AGGREGATION_MAX_SIZE),
-            request_count=value(COLLECTION_MAX_COUNT),
-            request_bytes=value(COLLECTION_MAX_SIZE),
-            linger_seconds=value(RECORD_MAX_BUFFERED_TIME) / 1000,
             records_per_second=WRITE_RECORDS_PER_SECOND * rate,
             bytes_per_second=WRITE_BYTES_PER_SECOND * rate,
-            connections=value(MAX_CONNECTIONS),
+            **values_of(cls, properties),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -132,17 +133,17 @@ class SparkOptions:
     streams: tuple[str, ...]
     metadata_location: str
     properties: Properties
-    shards_per_task: int | None = None
-    max_tasks: int | None = None
-    max_records: int | None = None
-    max_batch_bytes: int | None = None
-    max_bytes: int = MAX_BYTES.default
-    max_task_records: int = MAX_TASK_RECORDS.default
-    window_ms: int = WINDOW.default
-    fan_out_window_ms: int = FAN_OUT_WINDOW.default
-    probe_ms: int = PROBE_INTERVAL.default
-    retain: int = BATCHES_TO_RETAIN.default
-    max_outage_ms: int = MAX_OUTAGE.default
+    shards_per_task: int | None = of_property(SHARDS_PER_TASK)
+    max_tasks: int | None = of_property(MAX_TASKS)
+    max_records: int | None = of_property(MAX_RECORDS)
+    max_batch_bytes: int | None = of_property(MAX_BATCH_BYTES)
+    max_bytes: int = of_property(MAX_BYTES)
+    max_task_records: int = of_property(MAX_TASK_RECORDS)
+    window_ms: int = of_property(WINDOW)
+    fan_out_window_ms: int = of_property(FAN_OUT_WINDOW)
+    probe_ms: int = of_property(PROBE_INTERVAL)
+    retain: int = of_property(BATCHES_TO_RETAIN)
+    max_outage_ms: int = of_property(MAX_OUTAGE)
     warnings: OptionWarnings = OptionWarnings()  # noqa: RUF009 - is frozen
 
     @classmethod
@@ -161,17 +162,7 @@ class SparkOptions:
             streams=_streams(properties),
             metadata_location=_metadata_place(properties, keeps_claims),
             properties=properties,
-            shards_per_task=properties.value(SHARDS_PER_TASK),
-            max_tasks=properties.value(MAX_TASKS),
-            max_records=properties.value(MAX_RECORDS),
-            max_batch_bytes=properties.value(MAX_BATCH_BYTES),
-            max_bytes=properties.value(MAX_BYTES),
-            max_task_records=properties.value(MAX_TASK_RECORDS),
-            window_ms=properties.value(WINDOW),
-            fan_out_window_ms=properties.value(FAN_OUT_WINDOW),
-            probe_ms=properties.value(PROBE_INTERVAL),
-            retain=properties.value(BATCHES_TO_RETAIN),
-            max_outage_ms=properties.value(MAX_OUTAGE),
+            **values_of(cls, properties),
         )
 
     @property

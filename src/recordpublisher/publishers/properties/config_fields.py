@@ -1,0 +1,42 @@
+"""Fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
+
+`values_of` reads them. So a setting is declared in its group, and named in the class that it is given to.
+"""
+
+from dataclasses import field, fields
+from typing import Any, TypeVar, overload
+
+from ..retry import RetryPolicy
+from .declaration import Property, PropertyValues
+from .retry_properties import RetryProperties
+
+T = TypeVar("T")
+
+
+@overload
+def of_property(declared: Property[T]) -> T: ...
+@overload
+def of_property(declared: Property[int], divisor: int) -> float: ...
+def of_property(declared: Property[Any], divisor: int | None = None) -> Any:
+    """A field of a dataclass with the value of a property; divided, where the class has it in another unit (1000: ms in seconds)."""
+
+    def read(properties: PropertyValues) -> Any:
+        value = properties.value(declared)
+        return value if divisor is None else value / divisor
+
+    default = declared.default if divisor is None else declared.default / divisor
+    return field(default=default, metadata={"read": read})
+
+
+def of_retries(declared: RetryProperties) -> RetryPolicy:
+    """A field with the policy of an operation's retries."""
+    made: RetryPolicy = field(metadata={"read": declared.policy})
+    return made
+
+
+def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
+    """The values of these fields of a dataclass, by name.
+
+    Raises: ConfigurationError with key, value and what is valid; and when the base of retries is above their maximum.
+    """
+    return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}
