@@ -11,7 +11,6 @@ from .conditional_store import wait_for_store
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
-from .monitoring.metric_collection import collect_metrics
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
@@ -124,7 +123,7 @@ class SubtaskFetcher:
 
     def metrics(self) -> dict[str, Any]:
         """Metrics as a plain dict: `subtask` and `shards` by `stream/shard-id` (A1)."""
-        return collect_metrics(self._view, self._dependencies.clock)
+        return self._view.collect(self._dependencies.clock)
 
     def retention_ms(self, stream: str) -> int | None:
         """How long the stream keeps its records; None while that is not known."""

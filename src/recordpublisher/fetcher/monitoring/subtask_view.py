@@ -1,6 +1,9 @@
-"""SubtaskView: the metrics of one subtask (A1)."""
+"""SubtaskView: the metrics of one subtask, and of its shards (A1)."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from recordpublisher.publishers.clock import Clock
 
 from ..checkpoints.checkpoint_scheduler import CheckpointTimes
 from ..coordination.watermark_tracker import WatermarkTracker
@@ -14,7 +17,7 @@ from ..shards.shard_table import ShardTable
 from ..watermarks.alignment import Alignment
 from .alarm_monitor import AlarmMonitor
 from .retention_periods import RetentionPeriods
-from .shard_view import millis_behind_latest
+from .shard_view import SHARD_METRICS, ShardView, millis_behind_latest
 from .workers_wanted import WorkersWanted
 
 
@@ -38,6 +41,17 @@ class SubtaskView:
     def entries(self) -> list[ShardEntry]:
         """Every shard that the subtask owns."""
         return list(self.table)
+
+    def collect(self, clock: Clock) -> dict[str, Any]:
+        """`{"subtask": {...}, "shards": {"stream/shard-id": {...}}}`; needs no call to the service."""
+        now_ms, now, alarms = clock.now_ms(), clock.monotonic(), self.alarm_monitor.active_alarms
+        shards: dict[str, Any] = {}
+        for entry in self.entries:
+            retention_ms = self.retention.of(entry.shard.stream)
+            why_blocked = self.intake.why_blocked(entry)
+            view = ShardView(entry, now_ms, now, retention_ms, entry.key in alarms, why_blocked)
+            shards[entry.key] = {metric.name: metric.read(view) for metric in SHARD_METRICS}
+        return {"subtask": {metric.name: metric.read(self) for metric in SUBTASK_METRICS}, "shards": shards}
 
     def observe_load(self, now_ms: int) -> None:
         """Now and then, in a group: how far its shards are behind, and what it has written."""
