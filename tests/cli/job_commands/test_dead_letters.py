@@ -1,10 +1,13 @@
 """`recordpublisher dead-letters`: what the commands print, and how they exit."""
 
+import asyncio
 import json
 
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.redrive.letters import dead_letters_of
 
 from processes.command_line import several_commands
 
@@ -101,6 +104,30 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     assert last == "Replayed: 1. Failed again and kept: 2."
     assert (folder / "sold").read_text() == "5\n"
     assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sequenceNumber": 7},
+        {"subSequenceNumber": "a"},
+        {"stream": ["orders"]},
+        {"approximateArrivalTimestamp": 5},
+        {"value": {"error": "no price", "payload": 5}},
+        {"value": {"error": "no price", "payload": "%%", "base64": True}},
+        None,
+    ],
+)
+def test_a_line_that_is_no_letter_is_named_with_its_file(tmp_path, changed):
+    folder = tmp_path / "letters/orders/shardId-0"
+    folder.mkdir(parents=True)
+    content = "[" * 100_000 if changed is None else json.dumps({**json.loads(line("7", "x")), **changed})
+    (folder / "7.jsonl").write_text(content)
+    letters = dead_letters_of(
+        rp.Properties({"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path / "letters")})
+    )
+    with pytest.raises(rp.StateError, match=r"7\.jsonl"):
+        asyncio.run(anext(letters.chunks(is_replay=False)))
 
 
 def test_one_letter_alone_is_replayed_or_dropped(results):

@@ -9,6 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from recordpublisher.fetcher.stored_documents import Sequence as SequenceText
+from recordpublisher.fetcher.stored_documents import read_document
 from recordpublisher.plugins.sinks.files.staged_files import HIDDEN
 from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync, write_file
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -75,20 +79,37 @@ def _read_json_lines(path: Path) -> tuple[list[DeadLetter], Write]:
     def write(anew: Path, left: Sequence[int]) -> None:
         write_file(anew, b"".join(lines[index] for index in left))
 
-    return [_letter_of_line(json.loads(line), index) for index, line in enumerate(lines)], write
+    return [_letter_of_line(read_document(line, _Line, str(path)), index) for index, line in enumerate(lines)], write
 
 
-def _letter_of_line(line: dict[str, Any], index: int) -> DeadLetter:
-    value, arrival = line["value"], datetime.fromisoformat(line["approximateArrivalTimestamp"]).timestamp()
-    payload = value["payload"]
+class _Value(msgspec.Struct):
+    payload: str
+    error: str | None = None
+    base64: bool = False
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    """A letter as the jsonl sink writes it."""
+
+    stream: str
+    shard_id: str
+    sequence_number: SequenceText
+    sub_sequence_number: int
+    partition_key: str | None
+    approximate_arrival_timestamp: datetime
+    value: _Value
+
+
+def _letter_of_line(line: _Line, index: int) -> DeadLetter:
+    value = line.value
     record = UserRecord(
-        base64.b64decode(payload) if value.get("base64") else payload.encode(),
-        line["sequenceNumber"],
-        arrival,
-        line["partitionKey"],
-        sub_sequence_number=line["subSequenceNumber"],
+        base64.b64decode(value.payload, validate=True) if value.base64 else value.payload.encode(),
+        line.sequence_number,
+        line.approximate_arrival_timestamp.timestamp(),
+        line.partition_key,
+        sub_sequence_number=line.sub_sequence_number,
     )
-    return DeadLetter(Shard(line["stream"], line["shardId"]), record, value["error"], index)
+    return DeadLetter(Shard(line.stream, line.shard_id), record, value.error or "", index)
 
 
 def _read_parquet(path: Path) -> tuple[list[DeadLetter], Write]:
