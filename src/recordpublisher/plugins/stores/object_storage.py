@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -15,7 +15,6 @@ from recordpublisher.fetcher.conditional_store import (
     pause,
 )
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .conditional_objects import ConditionalObjects
@@ -30,45 +29,13 @@ _QUERY = re.compile(r"\?\S*")
 """Of a URL in a message: it may have a signature."""
 
 
-def open_object_store(uri: str, properties: Properties | None = None) -> Any:
-    """obstore's client; it finds credentials in the environment, and those of S3 in the properties, which must then be given.
-
-    Raises: ImportError without the extra, ConfigurationError, obstore's errors.
-    """
+def open_object_store(uri: str, **options: Any) -> Any:
+    """obstore's client; without `options` it finds credentials in the environment. Raises: ImportError, obstore's errors."""
     try:
         from obstore.store import from_url
     except ModuleNotFoundError as error:
         raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
-    of_s3 = {} if properties is None or not uri.startswith("s3") else _options_of_s3(properties)
-    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **of_s3)
-
-
-def _options_of_s3(properties: Properties) -> dict[str, Any]:
-    """The credentials are those of the job's other calls; obstore asks for them anew when they have expired."""
-    from recordpublisher.publishers.kinesis.endpoint import region_of  # with what follows: brings the AWS SDK
-    from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
-
-    region, endpoint = region_of(properties), properties.value(STATE_ENDPOINT)
-    session = session_with_credentials(properties, region)
-
-    async def credentials() -> dict[str, Any]:
-        found = await (await session.get_credentials()).get_frozen_credentials()
-        token = {"token": found.token} if found.token else {}
-        expires = datetime.now(UTC) + timedelta(minutes=5)
-        return {
-            "access_key_id": found.access_key,
-            "secret_access_key": found.secret_key,
-            **token,
-            "expires_at": expires,
-        }
-
-    plain = {"client_options": {"allow_http": True}} if (endpoint or "").startswith("http:") else {}
-    return {
-        "region": region,
-        "credential_provider": credentials,
-        **({"endpoint": endpoint} if endpoint else {}),
-        **plain,
-    }
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
 
 
 class _Found(NamedTuple):

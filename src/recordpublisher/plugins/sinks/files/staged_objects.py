@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import as_state_errors, open_object_store
 from recordpublisher.plugins.stores.s3 import SCHEMES
+from recordpublisher.plugins.stores.s3_access import S3Access
 from recordpublisher.plugins.stores.store_service import side_by_side
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -35,8 +36,9 @@ class StagedObjects:
         self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
         parts = urlsplit(self.place)
         uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
+        self._access = S3Access(properties) if parts.scheme in SCHEMES else None
         try:
-            self._client = open_object_store(uri, properties)
+            self._client = open_object_store(uri, **(self._access.options() if self._access else {}))
         except (ImportError, ValueError) as error:
             raise ConfigurationError(key, location, reason=str(error)) from error
 
@@ -74,6 +76,7 @@ class StagedObjects:
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
         """Delete what these lives have staged, but for `kept`."""
         above = f"{HIDDEN}/{STAGED}/"
+        await self._refresh()
         with as_state_errors(self.place):
             found = [meta["path"] async for chunk in self._client.list(above) for meta in chunk]
         lives = {path: path.removeprefix(above).partition("/")[0] for path in found}
@@ -83,6 +86,10 @@ class StagedObjects:
         with suppress(FileNotFoundError):
             await self._client.delete_async(path)
 
+    async def _refresh(self) -> None:
+        if self._access is not None:
+            await self._access.refresh()
+
     async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
         """A few calls at a time; the first error ends the others."""
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -91,5 +98,6 @@ class StagedObjects:
             async with slots:
                 await call(*given)
 
+        await self._refresh()
         with as_state_errors(self.place):
             await side_by_side(map(limited, arguments))

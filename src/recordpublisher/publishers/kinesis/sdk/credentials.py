@@ -31,6 +31,7 @@ from recordpublisher.publishers.properties.groups.access import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..error_mapping import translate_errors
 from ..known_access import is_header_text, provider_name
 from .checked_credentials import CheckedCredentials, check_keys, sdk_errors
 from .internals import BoundedHttpSession, bound_credential_processes, forget_credentials
@@ -247,3 +248,14 @@ def _required(properties: Properties, declared: Property[str | None]) -> str:
         reason = f"needed by {needed_by.key}={provider_name(properties)}" if needed_by else f"needed beside {other.key}"
         raise ConfigurationError(declared.key, None, declared.valid, reason=reason)
     return value
+
+
+async def credentials_of(session: Any) -> Any:
+    """Those of a session that are valid now, for another client than the SDK's: `access_key`, `secret_key`, `token`.
+
+    Raises: KinesisError, ConfigurationError without credentials.
+    """
+    with translate_errors("GetCredentials"):
+        if (found := await session.get_credentials()) is None:
+            raise NoCredentialsError
+        return await found.get_frozen_credentials()

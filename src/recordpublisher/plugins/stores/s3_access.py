@@ -1,0 +1,42 @@
+"""S3Access: how obstore reaches S3: with the region, the endpoint and the credentials of the job's other calls."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from recordpublisher.publishers.errors import StoreUnavailableError, TransientError
+from recordpublisher.publishers.kinesis.endpoint import region_of
+from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of, session_with_credentials
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
+from recordpublisher.publishers.properties.properties import Properties
+
+VALID = timedelta(minutes=5)
+"""For how long obstore keeps credentials; the SDK's are valid for longer when it gives them."""
+
+
+class S3Access:
+    """Owns the credentials that were found last. obstore asks for them in threads of its own, where no event loop runs."""
+
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError for wrong credentials or no region."""
+        self._region, self._endpoint = region_of(properties), properties.value(STATE_ENDPOINT)
+        self._session = session_with_credentials(properties, self._region)
+        self._found: dict[str, Any] = {}
+
+    async def refresh(self) -> None:
+        """To be called before each use of the client. Raises: KinesisError, ConfigurationError without credentials; StoreUnavailableError
+        when those who give them are away."""
+        try:
+            found = await credentials_of(self._session)
+        except TransientError as error:
+            raise StoreUnavailableError(f"there are no credentials of S3 now: {error}") from error
+        token = {"token": found.token} if found.token else {}
+        self._found = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, **token}
+
+    def options(self) -> dict[str, Any]:
+        """What obstore's client gets."""
+        endpoint = {"endpoint": self._endpoint} if self._endpoint else {}
+        plain = {"client_options": {"allow_http": True}} if (self._endpoint or "").startswith("http:") else {}
+        return {"region": self._region, "credential_provider": self._credentials, **endpoint, **plain}
+
+    def _credentials(self) -> dict[str, Any]:
+        return {**self._found, "expires_at": datetime.now(UTC) + VALID}
