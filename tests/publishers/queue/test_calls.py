@@ -64,3 +64,22 @@ async def test_both_transports_make_the_calls(http_client):
             assert [queue.name for queue in await client.queues_of(arn)] == ["work"]
             with pytest.raises(ResourceNotFoundError):
                 await client.describe_queue(made.arn + "x")
+
+
+def test_an_eager_job_creates_its_queue_when_it_is_made():
+    with serve_in_thread() as served:
+
+        async def queues():
+            async with QueueClient(rp.Properties(served.properties())) as client:
+                arn = await client.stream_arn("orders")
+                return [(queue.name, queue.status) for queue in await client.queues_of(arn)]
+
+        async def create():
+            async with QueueClient(rp.Properties(served.properties())) as client:
+                await client._call("CreateStream", StreamName="orders", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+
+        asyncio.run(create())
+        given = {"flink.stream.recordpublisher": "QUEUE", "flink.queue.name": "work", "flink.queue.create": "EAGER"}
+        rp.DataFetcher("orders", {**served.properties(), **given}, sink=rp.MemorySink())
+
+        assert asyncio.run(queues()) == [("work", "ACTIVE")]

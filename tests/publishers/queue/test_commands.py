@@ -35,6 +35,7 @@ def results(tmp_path_factory):
             "doctor": ["doctor", str(job), "--json"],
             "lag": ["lag", str(job)],
             "check": ["lag", str(job), "--check"],
+            "tail": ["tail", "orders", "--no-follow", "--properties", str(job)],
             "positions": ["positions", "show", str(job)],
         }
         return dict(zip(commands, several_commands(served, *commands.values()), strict=True))
@@ -64,6 +65,10 @@ async def test_a_described_stream_says_how_many_queues_it_has():
 
     assert described.queues == 1
     assert ["queues", "1"] in [line.split() for line in as_text(described).splitlines()]
+
+
+def test_tail_takes_nothing_from_a_queue(results):
+    assert "what is shown would be taken from the queue" in results["tail"].stderr
 
 
 def test_no_positions_are_missed():

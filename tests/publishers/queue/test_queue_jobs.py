@@ -7,7 +7,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.queues.local_queue import LocalQueue
+from fakes.queues.local_queue import LocalQueue, sums
 from servers.kpl_aggregates import aggregate
 
 PAYLOADS = [b"%d" % number for number in range(300)]
@@ -132,11 +132,29 @@ async def test_a_stop_in_a_receive_hides_nothing(queue):
 
 @job
 async def test_a_back_log_starts_more_receivers(queue):
-    queue.put(*PAYLOADS)
+    queue.put(*PAYLOADS * 3)
     sink = rp.MemorySink()
     await queue.work(sink, receivers="4")
 
     assert len({record.shard_id for record in sink.records}) == 4
+
+
+@job
+async def test_a_slow_sink_is_not_given_more_than_it_works_on(queue):
+    queue.put(*PAYLOADS * 3)
+
+    async def handler(record):
+        await asyncio.sleep(30)
+
+    with queue.job(rp.MapSink(handler, ordering="NONE", concurrency=8, clock=VirtualClock())) as fetcher:
+        async with fetcher:
+            running = asyncio.create_task(fetcher.run())
+            await asyncio.sleep(25)
+            held = sums(fetcher)["unacknowledged"]
+            fetcher.stop()
+            await running
+
+    assert held == 100
 
 
 @job

@@ -46,7 +46,7 @@ def test_the_window_is_bounded():
     assert receipts.take(received(str(REMEMBERED))) == (True, False)
 
 
-def test_a_full_receive_asks_for_one_more_receiver_and_an_empty_one_for_one_less():
+def test_ten_full_receives_ask_for_one_more_receiver_and_an_empty_one_for_one_less():
     async def test():
         turns = ReceiverTurns()
         for key in "abc":
@@ -54,6 +54,10 @@ def test_a_full_receive_asks_for_one_more_receiver_and_an_empty_one_for_one_less
         second = asyncio.create_task(turns.wait("b"))
         await asyncio.sleep(1)
         assert await turns.wait("a")
+        assert not second.done()
+        for count in (10,) * 9 + (3,) + (10,) * 9:
+            turns.received(count)
+        await asyncio.sleep(1)
         assert not second.done()
         turns.received(10)
         assert await second

@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import time_ms
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -75,6 +76,9 @@ def tail(
     if sequence_number is not None and len(shards or ()) != 1:
         raise ConfigurationError("--from", start, "with one --shard", reason="a sequence number is of one shard")
     properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))
+    if reads_a_queue(properties):
+        valid, reason = "POLLING or EFO", "what is shown would be taken from the queue"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.value(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)

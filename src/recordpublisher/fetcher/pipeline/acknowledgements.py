@@ -47,10 +47,7 @@ class Acknowledgements:
         self._stopping = asyncio.Event()
 
     def receiver(self, key: str, publisher: RecordPublisher, metrics: ShardMetrics) -> ReceiverDeliveries:
-        """A receiver starts; `key` is its `Shard.key`. What an earlier one of that name holds is given up."""
-        if key in self._receivers:
-            self._given_up += self._receivers[key].give_up_all()
-            self._wake.set()
+        """A receiver starts; `key` is its `Shard.key`."""
         receiver = self._receivers[key] = ReceiverDeliveries(
             publisher,
             metrics,

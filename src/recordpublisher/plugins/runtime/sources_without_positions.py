@@ -10,8 +10,6 @@ from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLIS
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, MAX_LAG, TIMESTAMP_FIELD, TRACKER
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.manager import load_registry
-
 _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"
 )
@@ -48,6 +46,8 @@ def check_without_positions(properties: Properties, **arguments: object) -> None
 
 def reads_a_queue(properties: Properties) -> bool:
     """Whether the job's publisher is one of such a source; False for one that is not installed, of which somebody else tells."""
+    from ..host.manager import load_registry  # with pluggy, which most commands do without
+
     publishers = load_registry().publishers
     try:
         made = publishers.get(properties.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)

@@ -55,8 +55,8 @@ class QueueRecordPublisher(RecordPublisher):
             while True:
                 if await self._turns.wait(self._shard.key):
                     received = await call_with_retries(self._receive, self._retries, on_retry=self._metrics.count_retry)
-                    self._turns.received(len(received))
                     await consumer(await self._batch(received))
+                    self._turns.received(len(received))
                 else:
                     await consumer(RecordBatch(self._shard, (), millis_behind_latest=0))
         finally:

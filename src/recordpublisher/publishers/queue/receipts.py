@@ -5,6 +5,7 @@ from collections import deque
 
 from .client import MOST_ENTRIES, ReceivedRecord
 
+FULL_RECEIVES = 10
 REMEMBERED = 20_000
 """Acknowledged records by which a duplicate is known; about 4 MB."""
 
@@ -49,12 +50,13 @@ class Receipts:
 
 
 class ReceiverTurns:
-    """Owns how many receivers of a process call: one at first; one more after each full receive, one less after an empty one."""
+    """Owns how many receivers of a process call: one at first; one more after ten full receives in a row that the sink took, so that a slow
+    one is not given more than it works on; one less after an empty receive."""
 
     def __init__(self) -> None:
         self._running: dict[str, None] = {}
         self._wanted = 1
-        self._empty_receives = 0
+        self._full_receives = self._empty_receives = 0
         self._changed = asyncio.Event()
 
     def begin(self, key: str) -> None:
@@ -67,8 +69,10 @@ class ReceiverTurns:
         self._notify()
 
     def received(self, count: int) -> None:
-        """A receive brought so many records."""
-        if count == MOST_ENTRIES:
+        """A receive brought so many records, and there is room for the next ones."""
+        self._full_receives = self._full_receives + 1 if count == MOST_ENTRIES else 0
+        if self._full_receives == FULL_RECEIVES:
+            self._full_receives = 0
             self._wanted = min(self._wanted + 1, len(self._running))
         elif not count:
             self._wanted = max(self._wanted - 1, 1)
