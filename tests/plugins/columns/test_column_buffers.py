@@ -11,6 +11,7 @@ import pytest
 from recordpublisher.plugins.columns.column_buffers import (
     INSTANT,
     binary_column,
+    cast_instants,
     instant_column,
     number_column,
     repeated_column,
@@ -61,12 +62,16 @@ def test_repeated_text():
     same(repeated_column([("a", 2), ("\u00fc", 1), ("b", 0)]), ["a", "a", "\u00fc"], pa.string())
 
 
-def test_numbers_and_times():
+def test_numbers():
     same(number_column([-1, 2**62]), [-1, 2**62], pa.int64())
-    same(instant_column([]), [], INSTANT)
-    same(instant_column([-5, 1_700_000_000_123]), [-5_000, 1_700_000_000_123_000], INSTANT)
-    same(instant_column([-5, 1_700_000_000_123], MILLIS), [-5, 1_700_000_000_123], MILLIS)
-    same(instant_column([7, 2**62, -(2**62), 2**80] * 5), [7_000, None, None, None] * 5, INSTANT)
+
+
+@pytest.mark.parametrize("column", [instant_column, cast_instants])
+def test_times(column):
+    same(column([], INSTANT), [], INSTANT)
+    same(column([-5, 1_700_000_000_123], INSTANT), [-5_000, 1_700_000_000_123_000], INSTANT)
+    same(column([-5, 1_700_000_000_123], MILLIS), [-5, 1_700_000_000_123], MILLIS)
+    same(column([7, 2**62, -(2**62), 2**80] * 5, INSTANT), [7_000, None, None, None] * 5, INSTANT)
 
 
 @pytest.mark.slow

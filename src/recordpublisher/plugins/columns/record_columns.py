@@ -14,6 +14,7 @@ from recordpublisher.publishers.records import RecordBatch
 from .column_buffers import (
     INSTANT,
     binary_column,
+    cast_instants,
     instant_column,
     number_column,
     repeated_column,
@@ -60,6 +61,8 @@ def arrow_columns(
         kind = schema.field(name).type
         if name in _OF_ARROW and joined is None:
             columns[name] = pa.array(_together(values), kind)
+        elif name in _INSTANTS and joined is None:
+            columns[name] = cast_instants(_together(values), kind)
         else:
             columns[name] = binary_column(values, joined) if joined and name == DATA else _MADE[name](values, kind)
     columns.setdefault("eventTime", columns.get("approximateArrivalTimestamp"))
@@ -87,6 +90,7 @@ _TAKEN: dict[str, Callable[[RecordBatch], Any]] = {
     DATA: attrgetter("data"),
 }
 _OF_ARROW = {"partitionKey", "explicitHashKey", "sequenceNumber", DATA}
+_INSTANTS = {"approximateArrivalTimestamp", "eventTime"}
 _MADE: dict[str, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
     "stream": lambda parts, _: repeated_column(parts),
     "shardId": lambda parts, _: repeated_column(parts),

@@ -174,6 +174,22 @@ async def test_a_table_of_others_is_written_to(tmp_path):
     assert sorted(row["price"] for row in kind.rows()) == [1, 1, 2]
 
 
+async def test_what_was_published_and_compacted_by_others_is_not_added_again(tmp_path):
+    kind = Delta(tmp_path)
+    sink = await opened(kind)
+    ready = []
+    for n in (1, 2):
+        await sink.write(batch(b"%d" % n))
+        ready.append(await sink.stage(number(n)))
+        await sink.publish(ready[-1:])
+    DeltaTable(str(kind.data)).optimize.compact()
+
+    await sink.publish(ready)
+
+    assert sorted(row["data"] for row in kind.rows()) == [b"1", b"2"]
+    await sink.close()
+
+
 async def test_the_positions_are_in_the_table_for_people(kind):
     await written(kind, 1, Order(1.5), Order(2))
     if isinstance(kind, Delta):

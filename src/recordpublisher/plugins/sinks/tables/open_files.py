@@ -77,8 +77,7 @@ class OpenFiles:
         for rows in self._columns.rows(batches, rejected):
             for partition in self._partitions.split(rows):
                 self._add(partition, shard)
-        for batch in batches:
-            self._positions[batch.shard.key] = batch.sequence_numbers[-1]
+        self._positions |= {batch.shard.key: str(batch.read_position) for batch in batches}
         return rejected
 
     def drop(self, shards: Collection[str]) -> None:

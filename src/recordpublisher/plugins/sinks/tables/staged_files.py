@@ -27,7 +27,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class StagedFiles(msgspec.Struct, frozen=True):
-    """The files of one stage of a life. `positions`: the last sequence number of each shard, for people."""
+    """The files of one stage of a life. `positions`: how far each shard was read, for people."""
 
     life: Life
     stage: int
