@@ -1,4 +1,4 @@
-"""The CPU per record that a batch sink adds: Arrow columns, and Parquet files, compared with a sink that does nothing (`make bench`)."""
+"""The CPU per record that a batch sink adds: Arrow columns, Parquet files, a table of Delta, over a sink that does nothing."""
 
 from statistics import median
 
@@ -14,13 +14,13 @@ AT_MOST = 0.5
 
 
 def test_cpu_added_to_a_record(table):
-    sinks = {"nothing": [], "arrow": [], "parquet": []}
+    sinks = {"nothing": [], "arrow": [], "parquet": [], "delta": []}
     with replay_server(SHARDS, RECORDS, EVENT, SIZE) as url:
         for _ in range(ROUNDS):
             for what, micros in sinks.items():
                 micros.append(micros_of("clients/sinks/batch_sink_client.py", url, what, SHARDS * RECORDS))
     bare = median(sinks["nothing"])
-    for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink")):
+    for what, name in (("arrow", "Arrow columns"), ("parquet", "the parquet sink"), ("delta", "the delta sink")):
         # compared with the bare run of the same round: the load of the machine affects both
         added = median(with_sink - without for with_sink, without in zip(sinks[what], sinks["nothing"], strict=True))
         table.append(Row(f"{name}, added to fan-out, {SIZE} B", added, at_most=AT_MOST, section="batch sinks"))

@@ -1,6 +1,6 @@
-"""A process that reads the replayed stream by fan-out into a sink: URL nothing|arrow|parquet RECORDS.
+"""A process that reads the replayed stream by fan-out into a sink: URL nothing|arrow|parquet|delta RECORDS.
 
-`arrow` makes Arrow columns of each batch and drops them, `parquet` is the parquet sink with a checkpoint each ten seconds, its files in a
+`arrow` makes Arrow columns of each batch and drops them; `parquet` and `delta` are the sinks, with a checkpoint each ten seconds, in a
 folder that is removed. Prints microseconds of its CPU per record, all threads, with the last checkpoint.
 """
 
@@ -11,7 +11,6 @@ import time
 
 import recordpublisher as rp
 from recordpublisher.plugins.columns.record_columns import arrow_columns
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
 
 from benchmarks.clients.pipeline_client import NoSink, properties_of
 
@@ -25,12 +24,20 @@ class ArrowSink(rp.Sink):
 
 async def main(url, what, records):
     with tempfile.TemporaryDirectory() as folder:
-        properties = {**properties_of(url, "EFO", "off"), "flink.sink.parquet.path": folder}
-        if what == "parquet":
+        properties = {
+            **properties_of(url, "EFO", "off"),
+            "flink.sink.parquet.path": folder,
+            "flink.sink.delta.uri": folder,
+        }
+        if what in ("parquet", "delta"):
             properties["flink.state.checkpoint.interval"] = 10_000
-        sink = {"nothing": NoSink, "arrow": ArrowSink, "parquet": lambda: ParquetSink(rp.Properties(properties))}[
-            what
-        ]()
+        sinks = {
+            "nothing": lambda _: NoSink(),
+            "arrow": lambda _: ArrowSink(),
+            "parquet": rp.ParquetSink,
+            "delta": rp.DeltaSink,
+        }
+        sink = sinks[what](rp.Properties(properties))
         async with rp.DataFetcher(["replay"], properties, sink=sink) as fetcher:
             before = time.process_time()
             result = await fetcher.run_bounded(stop_at_tip=True)
