@@ -27,6 +27,8 @@ from .registry import Registrar
 
 PROJECT = "recordpublisher"
 """The entry-point group, and the project name of the pluggy markers."""
+REGISTER = f"{PROJECT}_register_"
+"""What the name of each hook begins with; the kind of class follows."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

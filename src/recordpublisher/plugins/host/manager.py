@@ -15,7 +15,6 @@ from . import builtins, hookspecs
 from .registry import Claim, NameTable, Owner, PluginStatus, Registry
 
 BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
-_HOOK_STEM = f"{hookspecs.PROJECT}_register_"
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +65,9 @@ def _collect_claims(
     others = [other for other in manager.get_plugins() if other is not plugin]
     claims: list[tuple[NameTable[Any], Claim[Any]]] = []
     for kind, table in registry.tables().items():
-        manager.subset_hook_caller(_HOOK_STEM + kind, others)(registry=_Collector(candidate.owner, table, claims))
+        manager.subset_hook_caller(hookspecs.REGISTER + kind, others)(
+            registry=_Collector(candidate.owner, table, claims)
+        )
     return claims
 
 
@@ -115,7 +116,7 @@ def _builtins() -> _Candidate:
         own_version = version(hookspecs.PROJECT)
     except PackageNotFoundError:  # run from a checkout that is not installed
         own_version = ""
-    return _Candidate(Owner("builtins", hookspecs.PROJECT, own_version), lambda: builtins)
+    return _Candidate(Owner("builtins", hookspecs.PROJECT, own_version), lambda: builtins.plugin)
 
 
 def _given(plugin: object) -> _Candidate:

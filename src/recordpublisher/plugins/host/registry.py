@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from recordpublisher.consumer.deserialization import Deserializer
@@ -168,13 +168,5 @@ class Registry:
 
     def tables(self) -> dict[str, NameTable[Any]]:
         """The tables by the last part of their hook's name, for example `sinks` of `recordpublisher_register_sinks`."""
-        return {
-            "publishers": self.publishers,
-            "sinks": self.sinks,
-            "trackers": self.trackers,
-            "stores": self.stores,
-            "watermark_strategies": self.watermark_strategies,
-            "shard_assigners": self.shard_assigners,
-            "deserializers": self.deserializers,
-            "metrics_exporters": self.metrics_exporters,
-        }
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: table for name, table in found.items() if isinstance(table, NameTable)}
