@@ -244,7 +244,7 @@ def _constant_text(node: ast.expr, tree: ast.Module) -> str:
 
 def _shortened(text: str) -> str:
     text = re.sub(rf"{VARIES}[{VARIES} ]*{VARIES}", VARIES, " ".join(text.replace("`", "").split()))
-    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0].rstrip(VARIES + " :;,") + f" {VARIES}"
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0].rstrip(VARIES + " :;,") + VARIES
 
 
 def page() -> str:

@@ -32,13 +32,12 @@ MAX_QUEUED_EVENTS = 1_000
 class ReactiveSink(Sink):
     """Passes batches to the observers, one after the other, in a thread of its own; owns the batches that wait for them.
 
-    An observer acknowledges by returning from `on_next`. `write` returns when at most `buffer` records wait, so slow observers slow
-    down the reading; a batch larger than the buffer is accepted when nothing else waits. `flush` (and so a checkpoint) returns when
-    nothing waits. An observer that raises fails the sink: the other observers get `on_error`, the next `write` or `flush` raises
+    An observer acknowledges by returning from `on_next`. `write` returns when at most `buffer` records wait, `flush` (and so a
+    checkpoint) when none waits. An observer that raises fails the sink: the others get `on_error`, the next `write` or `flush` raises
     SinkError. `close` calls `on_completed`.
 
-    Observers run in the sink's thread, never on the event loop, and may block. Subscribe before the job starts: an observer gets
-    only what is written after its subscription.
+    Observers run in the sink's thread and may block. Subscribe before the job starts: an observer gets only what is written after its
+    subscription.
     """
 
     traces_writes = False
