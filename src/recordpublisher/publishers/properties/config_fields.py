@@ -25,7 +25,7 @@ def of_property(declared: Property[Any], divisor: int | None = None) -> Any:
         return value if divisor is None else value / divisor
 
     default = declared.default if divisor is None else declared.default / divisor
-    return field(default=default, metadata={"read": read})
+    return field(default=default, metadata={"read": read, "property": declared})
 
 
 def of_retries(declared: RetryProperties) -> RetryPolicy:
@@ -40,3 +40,8 @@ def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
     Raises: ConfigurationError with key, value and what is valid; and when the base of retries is above their maximum.
     """
     return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}
+
+
+def properties_of(config: type) -> tuple[Property[Any], ...]:
+    """The properties that fields of a dataclass name."""
+    return tuple(each.metadata["property"] for each in fields(config) if "property" in each.metadata)

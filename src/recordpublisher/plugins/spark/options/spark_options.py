@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -117,10 +117,8 @@ BATCHES_TO_RETAIN = SPARK.integer(
     unit="batches",
     aliases=("minBatchesToRetain",),
 )
-_READ_OPTIONS: tuple[Property[object], ...] = (
-    STREAM, STREAMS, *METADATA_PROPERTIES, SHARDS_PER_TASK, MAX_TASKS, MAX_RECORDS, MAX_BATCH_BYTES, MAX_BYTES, MAX_TASK_RECORDS,
-    WINDOW, FAN_OUT_WINDOW, PROBE_INTERVAL, BATCHES_TO_RETAIN, MAX_OUTAGE, STARTS, ENDING_POSITION,
-)  # type: ignore[assignment]  # fmt: skip
+_OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
+"""Those that are no field of `SparkOptions` as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,7 @@ class SparkOptions:
         refuse_continuous(options)
         properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
-        warn_of_unknown_options(properties, _READ_OPTIONS)
+        warn_of_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:
             properties = with_default_root(properties)
         return cls(
