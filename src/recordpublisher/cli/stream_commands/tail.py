@@ -18,7 +18,7 @@ from recordpublisher.plugins.runtime.sources_without_positions import reads_a_qu
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import time_ms
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -226,4 +226,4 @@ def _duration_ms(given: str) -> int:
 
 
 def _at(ms: int) -> dict[str, str]:
-    return {INITIAL_POSITION.key: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: f"{max(ms, 0) / 1000:.3f}"}
+    return {INITIAL_POSITION.key: f"{max(ms, 0) / 1000:.3f}"}

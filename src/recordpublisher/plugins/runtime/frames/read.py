@@ -17,11 +17,7 @@ from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.publisher import (
-    INITIAL_POSITION,
-    INITIAL_TIMESTAMP,
-    INITIAL_TIMESTAMP_FORMAT,
-)
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -130,9 +126,7 @@ def _start_properties(start: datetime | str | float | State | None, given: Prope
     if is_given:
         return {}
     if start is not None and not isinstance(start, Mapping) and place != PositionType.TRIM_HORIZON:
-        seconds = f"{time_ms('start', start, _VALID_START) / 1000:.3f}"
-        time = {INITIAL_TIMESTAMP.key: seconds, INITIAL_TIMESTAMP_FORMAT.key: None}
-        return {INITIAL_POSITION.key: PositionType.AT_TIMESTAMP, **time}
+        return {INITIAL_POSITION.key: f"{time_ms('start', start, _VALID_START) / 1000:.3f}"}
     return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
 
 
