@@ -1,10 +1,12 @@
 """Every operation of the API by today's boto3, which aiobotocore does not allow beside this library: `make servers`."""
 
+import json
 import subprocess
 
 import pytest
 
 from recordpublisher.local import Delays, serve_in_thread
+from recordpublisher.publishers.kinesis.queue_calls import queue_url
 
 from processes.command_line import ROOT
 from servers.sdk.service_model import stored_model
@@ -20,3 +22,12 @@ def test_each_operation_is_answered(newest_sdk):
     version, *called = ended.stdout.split()
     assert version >= stored_model()["botocore"]
     assert set(called) == set(stored_model()["operations"])
+
+
+def test_calls_about_queues_go_where_the_sdk_sends_them_in_every_region(newest_sdk):
+    program = str(ROOT / "tests/servers/sdk/queue_hosts.py")
+    rows = json.loads(subprocess.run([str(newest_sdk), program], check=True, capture_output=True).stdout)
+    assert len(rows) > 500
+    # in us-gov the host of shards is the same with FIPS and without: that of queues with FIPS cannot be told from it
+    wrong = [row for row in rows if queue_url(*row[:3]) != row[3]]
+    assert [row for row in wrong if "us-gov" not in row[0] or "-queues-fips" not in row[3]] == []

@@ -15,6 +15,8 @@ QUEUE_CALLS = {
     "RestoreDeadLetterQueueRecords": "data",
 }
 """And which host of a queue serves each."""
+WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
+"""Partitions in which a queue has no host of its own."""
 _REGIONAL = re.compile(r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)")
 
 
@@ -23,5 +25,6 @@ def queue_url(kinesis_url: str, api: str, queue_arn: str | None) -> str:
     regional = _REGIONAL.fullmatch(kinesis_url)
     if regional is None:
         return kinesis_url
-    of_queue = "" if queue_arn is None else f"{queue_arn.rpartition('/')[2]}.{QUEUE_CALLS[api]}-"
+    has_host = queue_arn is not None and queue_arn.split(":")[1] not in WITHOUT_HOSTS
+    of_queue = f"{queue_arn.rpartition('/')[2]}.{QUEUE_CALLS[api]}-" if queue_arn and has_host else ""
     return f"https://{of_queue}kinesis-queues{regional['fips'] or ''}.{regional['rest']}"
