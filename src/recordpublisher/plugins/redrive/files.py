@@ -41,7 +41,7 @@ class FileLetters(DeadLetters):
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """File by file, in the order of their names."""
-        for path in sorted(self._folder.glob(f"*/*/*.{self._suffix}")):
+        for path in sorted(self._folder.rglob(f"*.{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
             letters, self._write = await asyncio.to_thread(self._read, path)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,6 +41,25 @@ async def test_by_option_the_payload_is_kept_with_the_value_as_text(tmp_path):
 async def test_files_cannot_be_sorted_by_what_is_no_column(tmp_path):
     with pytest.raises(rp.ConfigurationError, match="some of the columns price, stream"):
         await written(tmp_path, **{"flink.sink.parquet.sort": "amount"})
+
+
+async def test_each_partition_has_files_of_its_own_that_others_find(tmp_path):
+    given = {
+        "flink.sink.parquet.path": str(tmp_path),
+        "flink.sink.partitions": "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}",
+    }
+    sink = rp.ParquetSink(rp.Properties(given))
+    await sink.open(rp.SinkContext())
+    await sink.write(batch(b"a", b"b").with_columns(event_times=[0, 3_600_000]))
+    await sink.flush()
+
+    files = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.parquet"))
+    place = "orders/shardId-0/1.-1-2.-1.parquet"
+    assert files == [f"dt=1970-01-01/hour=00/{place}", f"dt=1970-01-01/hour=01/{place}"]
+    found = duckdb.sql(
+        f"select data, hour from read_parquet('{tmp_path}/dt=*/**/*.parquet', hive_partitioning=true) order by data"
+    )
+    assert found.fetchall() == [(b"a", "00"), (b"b", "01")]
 
 
 async def test_a_job_without_a_type_keeps_the_payload(tmp_path):

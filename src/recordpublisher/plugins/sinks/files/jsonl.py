@@ -26,7 +26,7 @@ class JsonlSink(FileSink):
     def __init__(self, properties: Mapping[str, object]) -> None:
         super().__init__(Properties(properties), JSONL_PATH)
 
-    def file_writer(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Callable[[Path], None] | None:
+    def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """One line for each record; rejects a value that JSON cannot represent."""
         lines: list[bytes] = []
         for batch in contents:
@@ -36,7 +36,7 @@ class JsonlSink(FileSink):
                     lines.append(msgspec.json.encode(fields_of(record), enc_hook=fields_of_model))
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
-        return bytes_writer(b"\n".join([*lines, b""])) if lines else None
+        return {"": bytes_writer(b"\n".join([*lines, b""]))} if lines else {}
 
 
 def _with_value(record: Record) -> dict[str, Any]:

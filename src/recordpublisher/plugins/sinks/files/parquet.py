@@ -15,7 +15,8 @@ except ImportError as error:
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS
+from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -34,12 +35,14 @@ class ParquetSink(FileSink):
         super().__init__(given := Properties(properties), PARQUET_PATH)
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
+        self._partitions = Partitions(given.value(PARTITIONS))
         self._columns = FileColumns()
 
     async def open(self, context: SinkContext) -> None:
         """Open the folder. Raises: ConfigurationError, also for a field without a column; StateError."""
         self._columns = FileColumns(context.value_type if self._takes_fields else None)
         self._options.check(self._columns.schema)
+        self._partitions.check(self._columns.schema)
         await super().open(context)
 
     def prepare(self, batch: RecordBatch) -> Any:
@@ -48,12 +51,14 @@ class ParquetSink(FileSink):
         rows = None if batch.values is not None else self._columns.rows([batch], refused)
         return batch if rows is None or refused else rows
 
-    def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
-        """Writes the columns; rejects a value that has no place in them."""
-        rows: list[pa.RecordBatch] = []
+    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+        """A file for each partition; rejects a value that has no place in the columns."""
+        by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:
-            rows += self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part
-        return partial(self._write, rows) if rows else None
+            for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:
+                for partition in self._partitions.split(rows):
+                    by_folder.setdefault(partition.folder, []).append(partition.rows)
+        return {folder: partial(self._write, rows) for folder, rows in by_folder.items()}
 
     def _write(self, rows: list[pa.RecordBatch], path: Path) -> None:
         encoder = ParquetEncoder(lambda: path, self._columns.schema, self._options)

@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,8 +78,9 @@ class FileSink(CommittingSink):
         return batch
 
     @abstractmethod
-    def file_writer(self, contents: Sequence[Any], rejected: Rejected) -> Callable[[Path], None] | None:
-        """In a thread: a function that writes one shard's file, or None when no record is valid; adds invalid records to `rejected`."""
+    def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
+        """In a thread: for each folder a function that writes one shard's file into it, `""` without folders; none when no record is valid.
+        Adds invalid records to `rejected`."""
 
     async def open(self, context: SinkContext) -> None:
         """Open the folder. Raises: ConfigurationError for one that cannot be written; StateError for positions of earlier versions."""
@@ -159,11 +160,12 @@ class FileSink(CommittingSink):
         by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}
         for part in parts:
             by_shard.setdefault((part.stream, part.shard_id), []).append(part)
-        made = {
-            self._name(parts): self.file_writer([part.content for part in parts], rejected)
-            for parts in by_shard.values()
-        }
-        return {name: writer for name, writer in made.items() if writer is not None}
+        files: dict[str, Callable[[Path], None]] = {}
+        for of_shard in by_shard.values():
+            name = self._name(of_shard)
+            for folder, writer in self.file_writers([part.content for part in of_shard], rejected).items():
+                files[f"{folder}/{name}".lstrip("/")] = writer
+        return files
 
     def _name(self, parts: Sequence[WaitingBatch]) -> str:
         first, last = parts[0], parts[-1]

@@ -335,8 +335,8 @@ class ReadSettings(TypedDict, total=False):
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
     sink_partitions: str
-    """`flink.sink.partitions`: Files by time in UTC or by field, as a pattern of folders:
-    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}; the columns of a partitioned table."""
+    """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC or by field:
+    dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. These are folders, or the partition columns of a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
     """`flink.sink.parquet.compression`: Of Parquet files, also those of the sinks delta and iceberg. ZSTD takes half the space and twice
     the CPU time of SNAPPY."""

@@ -5,8 +5,8 @@ from ..property_types import PropertyGroup
 FILES_AND_TABLES = PropertyGroup("Parquet files and tables")
 PARTITIONS = FILES_AND_TABLES.text(
     "flink.sink.partitions",
-    "Files by time in UTC or by field, as a pattern of folders: "
-    "dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}; the columns of a partitioned table.",
+    "Files of parquet, delta and iceberg by time in UTC or by field: dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. "
+    "These are folders, or the partition columns of a table.",
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
