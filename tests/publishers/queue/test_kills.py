@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.queue.client import QueueClient
 
-from processes.command_line import ROOT, process_environment
+from processes.command_line import process_environment
 from random_inputs import inputs
 
 KILLS = inputs(20, 4)
@@ -26,7 +27,7 @@ class Workers:
     """Owns two processes of one job."""
 
     def __init__(self, url, file):
-        self._arguments = [sys.executable, str(ROOT / "tests/processes/queue_worker.py"), url, str(file)]
+        self._arguments = [sys.executable, str(Path(__file__).with_name("queue_worker.py")), url, str(file)]
         self.processes = [self._start(), self._start()]
 
     def _start(self):
