@@ -79,7 +79,6 @@ class Examination:
         self._opened = opened
         self._targets = targets
         self._sources = [] if has_own_source(registry, properties) else [*uses]
-        self._largest = 0
         self._client: ManagementClient | None = None
         self._unreachable: set[str] = set()
 
