@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from recordpublisher.consumer.poison_policy import OnPoison
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.shards import Shard
 
 from .checkpointer import (
@@ -195,5 +197,8 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
 
 def _acknowledgements_of(job: FetcherDependencies, scheduler: CheckpointScheduler) -> Acknowledgements:
     seconds = job.factory.visibility_seconds
-    assert seconds is not None
+    if not isinstance(seconds, int | float) or not 0 < seconds < inf:
+        raise PluginError(
+            f"{type(job.factory).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
+        )
     return Acknowledgements(seconds, job.clock, job.sink.tells_done, scheduler.request)

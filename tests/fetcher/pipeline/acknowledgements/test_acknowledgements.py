@@ -304,6 +304,12 @@ def test_a_further_run_goes_on():
     assert not sink.watermarks
 
 
+@pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan"), "30"])
+def test_a_visibility_that_is_no_time_is_refused(seconds):
+    with pytest.raises(rp.PluginError, match=r"QueueFactory\.visibility_seconds is"):
+        queue_fetcher(FakeQueue(visibility=seconds), rp.MemorySink())
+
+
 def test_a_job_whose_source_has_positions_has_no_acknowledgements():
     from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
