@@ -8,10 +8,10 @@ from recordpublisher.cli.doctor.streams import Use
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
 
-JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "queue"}
+JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "lines"}
 
 
-class QueueFactory(rp.RecordPublisherFactory):
+class LinesFactory(rp.RecordPublisherFactory):
     """A publisher of another package, which reads no AWS service."""
 
     def __init__(self, properties):
@@ -25,7 +25,7 @@ class QueueFactory(rp.RecordPublisherFactory):
         return []
 
 
-class ToldQueueFactory(QueueFactory):
+class ToldLinesFactory(LinesFactory):
     """The same with checks of its own."""
 
     async def endpoint_url(self):
@@ -41,7 +41,7 @@ class ToldQueueFactory(QueueFactory):
 async def found(made, stream="orders", **properties):
     """The verdict and words of each check by its name."""
     registry = load_registry()
-    registry.publishers.claim(Claim("queue", made, Owner("queue", "package")))
+    registry.publishers.claim(Claim("lines", made, Owner("lines", "package")))
     async with AsyncExitStack() as opened:
         job = rp.Properties({**JOB, **properties})
         findings = await Examination(registry, job, {stream: Use()}, opened, []).of_job()
@@ -49,7 +49,7 @@ async def found(made, stream="orders", **properties):
 
 
 async def test_a_constructor_that_raises_is_a_finding_and_ends_nothing():
-    checked = await found(QueueFactory, **{"queue.broken": "yes"})
+    checked = await found(LinesFactory, **{"queue.broken": "yes"})
 
     assert checked["publisher"] == ("PROBLEM", "KeyError: 'queue.address'")
     assert checked["sink"][0] == "ok"
@@ -57,17 +57,17 @@ async def test_a_constructor_that_raises_is_a_finding_and_ends_nothing():
 
 
 async def test_a_source_beside_aws_needs_no_region_and_no_rights():
-    checked = await found(QueueFactory)
+    checked = await found(LinesFactory)
 
     assert "region" not in checked
     assert not any("kinesis" in name for name in checked)
-    assert checked["orders: shards"] == ("ok", "queue lists 0")
+    assert checked["orders: shards"] == ("ok", "lines lists 0")
     assert checked["orders: records"][0] == "not checked"
-    assert checked["connection"] == ("not checked", "queue does not tell where it calls")
+    assert checked["connection"] == ("not checked", "lines does not tell where it calls")
 
 
 async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
-    checked = await found(ToldQueueFactory)
+    checked = await found(ToldLinesFactory)
 
     verdict, words = checked["connection"]
     assert verdict == "PROBLEM"
@@ -77,7 +77,7 @@ async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
 
 async def test_an_arn_of_something_else_is_a_finding():
     arn = "arn:aws:sqs:eu-west-1:123456789012:orders"
-    checked = await found(QueueFactory, arn, **{"flink.stream.recordpublisher": "POLLING"})
+    checked = await found(LinesFactory, arn, **{"flink.stream.recordpublisher": "POLLING"})
 
     verdict, words = checked["streams"]
     assert verdict == "PROBLEM"
