@@ -137,6 +137,22 @@ def test_cleaning_waits_until_everything_is_published_and_leaves_nothing(places)
     run_virtual(story())
 
 
+def test_what_is_prepared_is_stored_without_the_rows_that_are_staged(places):
+    """Its positions do not cover them: whoever takes over from this entry writes them."""
+
+    async def story():
+        table = Table()
+        dead, taker = Process(table, *places), Process(table, *places)
+        life, other = await dead.live("w1"), await taker.live("w2")
+        await dead.sink.write(batch_of("a", 1))
+        await life.stage()
+        await life.commit(at(0))
+        assert await other.seal(record("w1", life)) == at(0)
+        return table.rows
+
+    assert run_virtual(story()) == []
+
+
 async def away(staged):
     raise StoreUnavailableError("away")
 

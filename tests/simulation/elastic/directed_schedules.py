@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .calm_schedule import calm, event
-from .group_schedule import GroupSchedule
+from .group_schedule import GroupSchedule, random_schedule
 from .shared_store import MAX_LAG_SECONDS, Faults
 from .trapped_schedules import TRAPPED
 
@@ -75,6 +75,11 @@ def alone(seed: int) -> GroupSchedule:
     return replace(calm(seed, workers=1, roots=4, records=20), faults=Faults(0.2, 0.0, 0.1, 0.0, 0.0))
 
 
+def commits_at_random(seed: int) -> GroupSchedule:
+    """Whatever happens to a group, with a sink that commits (S6)."""
+    return replace(random_schedule(seed), is_transactional=True)
+
+
 def handovers(seed: int) -> GroupSchedule:
     """Workers come and go every few seconds, and nothing else happens: no record may be written twice (E5)."""
     draw = random.Random(seed)
@@ -114,6 +119,6 @@ DIRECTED: dict[str, Callable[[int], GroupSchedule]] = TRAPPED | {
     for each in (
         cut_off, cut_off_for_a_lease, sleep_and_wake_offline, pause_and_resume_offline, suspended_for_long, late_answers,
         killed_with_calls_under_way, alone, killed_while_committing, suspended_while_committing, deleted_while_suspended,
-        handovers, old_reads, rolling_restarts, reshards,
+        commits_at_random, handovers, old_reads, rolling_restarts, reshards,
     )
 }  # fmt: skip

@@ -18,7 +18,7 @@ from ..simulator import Simulator
 from .rule_violation import RuleViolationError, expect
 from .shared_store import SharedStore
 from .simulated_shards import SimulatedShards
-from .sink_database import SinkDatabase, WorkerRow, position_of
+from .sink_database import SinkDatabase, position_of
 
 DURATION, TRACKER_TIMEOUT = LeaseSettings().duration, LeaseSettings().tracker_timeout
 
@@ -149,7 +149,7 @@ class GroupChecker:
     def _positions(self, worker: str) -> Positions:
         """What somebody who takes over from the worker would find."""
         if self._database is not None:
-            return self._database.workers.get(worker, WorkerRow()).positions
+            return self._database.positions(worker)
         value = self._store.values.get(f"{WORKERS}{worker}")
         if value is None:
             return {}
@@ -257,7 +257,10 @@ class GroupChecker:
         if unbalanced := self._unbalanced(live) or self._handed_over(live):
             return unbalanced
         left = {name.removeprefix(WORKERS) for name in self._store.values if name.startswith(WORKERS)} - live
-        return f"not cleaned: {left}" if left else ""
+        if left:
+            return f"not cleaned: {left}"
+        unpublished = set() if self._database is None else self._database.unpublished
+        return f"not published: {unpublished}" if unpublished else ""
 
     def _handed_over(self, live: set[str]) -> str:
         """The shards that have been released and that nobody has taken yet. A slow store takes long."""

@@ -35,7 +35,7 @@ class SimulatedGroup:
         self._shards = SimulatedShards(
             random.Random(f"{schedule.seed} shards"), schedule.roots, schedule.records, schedule.loads
         )
-        self._database = SinkDatabase(self._shards) if schedule.is_transactional else None
+        self._database = SinkDatabase(self._simulator, self._shards) if schedule.is_transactional else None
         self.checker = GroupChecker(
             self._simulator, self._store, self._shards, not schedule.is_graceful, self._database
         )

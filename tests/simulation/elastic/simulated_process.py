@@ -7,6 +7,7 @@ import random
 from functools import lru_cache
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
+from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore, Stored
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
@@ -25,7 +26,7 @@ from .group_schedule import GroupSchedule
 from .shared_store import SharedStore, StoreClient
 from .simulated_readers import SimulatedReaders
 from .simulated_shards import SimulatedShards
-from .sink_database import SinkDatabase, SinkPositions
+from .sink_database import BetweenWrites, SimulatedSink, SinkDatabase
 from .traps import Trap, Traps
 
 CLOCKS = ["stopped", "stopped", "asleep", "paused"]
@@ -101,7 +102,6 @@ class SimulatedProcess:
         self.has_left = False
         self.is_leaving = False
         self._simulator = simulator
-        self._database = database
         self._shards = shards
         self._checker = checker
         self._schedule = schedule
@@ -110,7 +110,8 @@ class SimulatedProcess:
         by_chance = CLOCKS[int(self._random.random() * len(CLOCKS))]
         self.clock = SuspendableClock(simulator, schedule.clock or by_chance)
         self.client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
-        self._sink_client = StoreClient(simulator, self.process, store, schedule.faults, self._random)
+        entries = store if database is None else database.entries
+        self._sink_client = StoreClient(simulator, self.process, entries, schedule.faults, self._random)
         """The sink is another service: it may be in reach while the store of the group is not."""
         self.client.suspend = self._sink_client.suspend = lambda: self.suspend(
             self._random.choice([3, 15, 30, 90]) * self._random.random()
@@ -118,6 +119,11 @@ class SimulatedProcess:
         self.client.traps, self.client.on_trap = Traps(schedule.traps, name), self._apply_trap
         self._listing = ShardListing(
             self._list_shards, MissingShards(self._exists), StartingPosition.trim_horizon(), self.clock, LISTING_SECONDS
+        )
+        self._sink_lives = (
+            None
+            if database is None
+            else SinkLives(SimulatedSink(self._sink_client, database, schedule.timeout), BetweenWrites())  # type: ignore[arg-type]
         )
         self.worker: Worker | None = None
         self.lives = 0
@@ -180,11 +186,20 @@ class SimulatedProcess:
                 self._checker,
                 self._random,
                 self._schedule.flush_seconds,
+                self._sink_lives,
             )
             group = SuspendableGroupStore(self.client, self._schedule.timeout)
             positions = None
-            if self._database is not None:
-                positions = SinkPositions(self._sink_client, self._database, name, self._schedule.timeout)
+            if self._sink_lives is not None:
+                positions = CommittedPositions(
+                    self._sink_lives,
+                    self.client,
+                    group,
+                    name,
+                    job="job",
+                    clock=self.clock,
+                    duration=settings.duration,
+                )
             self.worker = Worker(
                 name,
                 group,

@@ -6,9 +6,10 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.elastic.committed_positions import SinkLives
 from recordpublisher.fetcher.leases.documents.position_part import StoredPosition
 from recordpublisher.fetcher.leases.planning.group_watermark import ShardWatermark
 from recordpublisher.fetcher.leases.planning.shard_loads import LoadRate
@@ -44,7 +45,9 @@ class SimulatedReaders:
         checker: GroupChecker,
         draw: random.Random,
         flush_seconds: float | None = None,
+        sink_lives: SinkLives | None = None,
     ) -> None:
+        """`sink_lives`: of a sink that commits."""
         self.may_write: Callable[[], bool] = lambda: True
         self.detector: SuspensionDetector | None = None
         self.emit_limit: Callable[[], float] = lambda: math.inf
@@ -56,6 +59,7 @@ class SimulatedReaders:
         self._checker = checker
         self._random = draw
         self._flush_seconds = flush_seconds
+        self._sink_lives = sink_lives
         self._readers: dict[str, _Reader] = {}
         self._writing: str | None = None
         self._written = asyncio.Event()
@@ -76,9 +80,16 @@ class SimulatedReaders:
     def drop(self, shards: Collection[str]) -> None:
         for shard in shards:
             self._readers.pop(shard, None)
+        if self._sink_lives is not None:
+            self._sink_lives.sink.revoked(shards)
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[ReadPositions]:
+        if self._sink_lives is not None:
+            async with self._sink_lives._emitter.between_writes():
+                positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
+                yield ReadPositions(positions, is_before_commit=True)
+            return
         positions = {shard: self._stored(shard, reader) for shard, reader in self._readers.items()}
         longest = self._random.choice([0.0, 0.1, 0.1, 2.0]) if self._flush_seconds is None else self._flush_seconds
         await asyncio.sleep(longest * self._random.random())
@@ -127,10 +138,15 @@ class SimulatedReaders:
         count = min(self._random.randint(1, 6), self._emittable(shard))
         self._writing = shard
         self._written.clear()
-        await asyncio.sleep(self._random.uniform(0, 0.5))
-        was_suspended = self._process.suspensions > suspensions
-        self._checker.on_write(self._worker, shard, reader.position, count, reader.epoch, was_suspended)
-        reader.position += count
+        async with AsyncExitStack() as held:
+            if self._sink_lives is not None:
+                await held.enter_async_context(self._sink_lives._emitter.between_writes())
+            await asyncio.sleep(self._random.uniform(0, 0.5))
+            was_suspended = self._process.suspensions > suspensions
+            self._checker.on_write(self._worker, shard, reader.position, count, reader.epoch, was_suspended)
+            if self._sink_lives is not None:
+                self._sink_lives.sink.waiting.append((shard, reader.position, reader.position + count))  # type: ignore[attr-defined]
+            reader.position += count
         self._writing = None
         self._written.set()
 

@@ -37,6 +37,7 @@ FOUND = [
     ("loads_are_averages", "random", 0),
     ("loads_are_not_stated", "random", 0),
     ("loads_do_not_count", "random", 0),
+    ("names_of_the_unpublished_are_dropped", "commits_at_random", 0),
     ("nobody_is_sealed", "random", 0),
     ("older_positions_after_an_unknown_commit", "commits_without_answers", 1),
     ("older_records_replace_newer_ones", "old_reads", 105),
@@ -56,7 +57,6 @@ FOUND = [
     ("sealed_workers_do_not_count", "random", 14),
     ("seals_are_not_seen", "random", 6),
     ("shards_without_owner_do_not_count", "random", 17),
-    ("sink_is_not_sealed", "suspended_while_committing", 10),
     ("sleep_does_not_count", "sleep_and_wake_offline", 0),
     ("stop_does_not_wait_for_the_write", "rolling_restarts", 13),
     ("take_from_live_workers", "random", 0),
@@ -64,6 +64,11 @@ FOUND = [
     ("write_without_permission", "cut_off", 1),
 ]
 TESTED_ELSEWHERE = {
+    "an_ended_life_stages": "fetcher/leases/test_committed_positions.py",
+    "cleaned_before_it_is_published": "fetcher/leases/test_committed_positions.py",
+    "prepared_takes_name_staged_rows": "fetcher/leases/test_committed_positions.py",
+    "sink_is_not_sealed": "fetcher/leases/test_committed_positions.py",
+    "scope_is_from_before_the_lock": "fetcher/leases/test_lease_checkpoints.py",
     "given_shards_do_not_count": "fetcher/leases/planning/test_group_watermark.py",
     "unnamed_parts": "fetcher/leases/test_position_store.py",
 }

@@ -7,13 +7,14 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from .balance import BALANCE
+from .commits import COMMITS
 from .handovers import HANDOVERS
 from .patches import Patches
 from .silence_and_seals import SILENCE_AND_SEALS
 from .watermarks import WATERMARKS
 
 MUTATIONS: dict[str, Callable[[], Patches]] = {
-    each.__name__: each for each in (*SILENCE_AND_SEALS, *HANDOVERS, *BALANCE, *WATERMARKS)
+    each.__name__: each for each in (*SILENCE_AND_SEALS, *HANDOVERS, *BALANCE, *WATERMARKS, *COMMITS)
 }
 
 

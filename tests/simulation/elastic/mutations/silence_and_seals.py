@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.cleaning import Cleaning
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, OwnDocument
@@ -21,9 +23,9 @@ from recordpublisher.fetcher.leases.planning.group_view import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 from recordpublisher.fetcher.leases.silence_observer import SilenceObserver
 from recordpublisher.fetcher.leases.write_permission import SendTime, WritePermission
+from recordpublisher.publishers.errors import FencedError
 
 from ..simulated_process import SuspendableClock
-from ..sink_database import SinkDatabase, WorkerRow
 from .patches import Patches
 
 
@@ -199,21 +201,26 @@ def unnamed_parts() -> Patches:
 def sink_is_not_sealed() -> Patches:
     """E1, E3: the positions in the sink are read without a seal there, while a commit of the sealed worker is under way."""
 
-    def read(self: SinkDatabase, worker: str) -> Any:
-        return self.workers[worker].positions if worker in self.workers else {}
+    async def read(self: CommittedPositions, record: Any) -> Any:
+        return await self.read(record)
 
-    return [(SinkDatabase, "seal", read)]
+    return [(CommittedPositions, "seal", read)]
 
 
 def deleted_worker_commits() -> Patches:
-    """E1: "not sealed" holds for a row that was deleted."""
-    commit = SinkDatabase.commit
+    """E1: "not sealed" holds for an entry that was deleted."""
+    decide = Commits._decide
 
-    def recreating(self: SinkDatabase, worker: str, numbers: range, positions: Any, before: Any) -> None:
-        self.workers.setdefault(worker, WorkerRow(numbers[0]))
-        commit(self, worker, numbers, positions, before)
+    async def recreating(self: Commits, write: Any) -> None:
+        try:
+            await decide(self, write)
+        except FencedError as error:
+            if not isinstance(error.__cause__, ConflictError) or error.__cause__.current is not None:
+                raise
+            self._version = None
+            await decide(self, write)
 
-    return [(SinkDatabase, "commit", recreating)]
+    return [(Commits, "_decide", recreating)]
 
 
 SILENCE_AND_SEALS = [
