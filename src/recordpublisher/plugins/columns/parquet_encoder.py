@@ -95,6 +95,12 @@ class ParquetEncoder:
         writer.close()
         return writer.writer.metadata
 
+    def abandon(self) -> None:
+        """End the file without what waits: pyarrow would write its footer whenever the writer is collected."""
+        self._waiting, self.held_bytes = [], 0
+        if self._writer is not None:
+            self._writer.close()
+
     def _opened(self) -> pq.ParquetWriter:
         if self._writer is None:
             self._writer = pq.ParquetWriter(

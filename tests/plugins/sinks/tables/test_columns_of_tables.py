@@ -224,6 +224,14 @@ def test_iceberg_needs_a_place_for_positions_and_a_table_in_a_namespace():
         _iceberg(**{"flink.sink.iceberg.table": "orders"})
 
 
+def test_the_password_of_a_catalogue_is_never_shown():
+    sink = _iceberg(**{"flink.sink.iceberg.catalog.uri": "postgresql://loader:s3cr3t@db/lake"})
+    assert (
+        sink.destination()
+        == "IcebergSink, Iceberg table lake.orders of the catalogue postgresql://loader:******@db/lake"
+    )
+
+
 async def test_the_retries_of_pyiceberg_stay_on_for_others(tmp_path):
     kind = Iceberg(tmp_path)
     await written(kind, 1, Order(1.5))

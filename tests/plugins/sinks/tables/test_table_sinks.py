@@ -112,12 +112,16 @@ async def test_what_ended_lives_left_is_deleted_and_what_entries_name_stays(kind
         await sink.close()
 
 
-async def test_a_new_life_forgets_what_was_not_staged(kind):
-    sink = await opened(kind)
+async def test_a_new_life_forgets_what_was_not_staged_and_discards_it_later(kind):
+    sink = await opened(kind, **{"flink.sink.parquet.row.group.bytes": 1})
+    await sink.write(batch(b"never"))
+    await sink._write_waiting()
     await sink.write(batch(b"never"))
     await sink.begin("job.0.2")
     await sink.publish([await staged(sink, 1, b"a")])
+    await sink.discard(lambda life: life == "job.0.1", ())
     assert payloads(kind) == [b"a"]
+    assert data_files(kind) == ["data/job.0.2/1/1.parquet"]
     await sink.close()
 
 
@@ -135,6 +139,23 @@ async def test_shards_that_a_group_has_given_to_others_are_dropped(kind):
 
     assert payloads(kind) == [b"stays"]
     assert one.content["positions"] == {"orders/shardId-0": "1"}
+    await sink.close()
+
+
+async def test_a_file_of_a_shard_that_goes_and_cannot_be_dropped_ends_the_life(kind, monkeypatch):
+    sink = await opened(kind, **{"flink.sink.parquet.row.group.bytes": 1})
+    sink.assigned(["orders/shardId-0"])
+    await sink.write(batch(b"goes"))
+    await sink._write_waiting()
+
+    def away(*_):
+        raise OSError("503 Slow Down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("recordpublisher.plugins.sinks.tables.folder.TableFolder.delete", away)
+        sink.revoked(["orders/shardId-0"])
+        with pytest.raises(rp.SinkError, match="503 Slow Down"):
+            await sink.stage(number(1))
     await sink.close()
 
 

@@ -38,7 +38,7 @@ from .folder import TableFolder
 from .sink import TableSink
 from .staged_files import staged_files
 from .storage import FORMS, TableStorage
-from .table import ConflictingCommitError, LakeTable, check_columns
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
 
 _ENTRIES = "_recordpublisher/positions"
 
@@ -78,7 +78,7 @@ class DeltaLakeTable(LakeTable):
         self._loaded: DeltaTable | None = None
 
     def load(self) -> DeltaTable:
-        """Only the log's entries since the last time are read. Raises: LookupError when there is no table."""
+        """Only the log's entries since the last time are read. Raises: NoTableError, StateError."""
         loaded, self._loaded = self._loaded, None
         try:
             if loaded is None:
@@ -86,7 +86,9 @@ class DeltaLakeTable(LakeTable):
             else:
                 loaded.update_incremental()
         except TableNotFoundError as error:
-            raise LookupError(str(error)) from error
+            raise NoTableError from error
+        except DeltaError as error:
+            raise StateError(f"{self._storage.uri} cannot be read: {error}") from error
         self._loaded = loaded
         return loaded
 
@@ -106,7 +108,7 @@ class DeltaLakeTable(LakeTable):
             ) from error
         try:
             table = self.load()
-        except LookupError:
+        except NoTableError:
             table = self._created(wanted, partitions)
         if (there := table.metadata().partition_columns) != partitions.names:
             names = ", ".join(there) or "nothing"

@@ -36,6 +36,7 @@ except ImportError as error:
 from recordpublisher.fetcher.committing_sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
+from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.files_and_tables import (
     ICEBERG_BYTES,
@@ -49,7 +50,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from .folder import TableFolder
 from .sink import TableSink
 from .staged_files import staged_files
-from .table import ConflictingCommitError, LakeTable, check_columns
+from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
 
 T = TypeVar("T")
 _NUMBER = "recordpublisher."
@@ -94,10 +95,11 @@ class IcebergTable(LakeTable):
         self._properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **catalog}
         self._catalog: Catalog | None = None
         self._thread = ThreadPoolExecutor(1, "iceberg catalogue")
-        self.place = f"{name} of the catalogue {catalog.get('uri', catalog.get('type', 'of pyiceberg.yaml'))}"
+        where = catalog.get("uri") or catalog.get("type") or "of pyiceberg.yaml"
+        self.place = f"{name} of the catalogue {mask_passwords(where)}"
 
     def load(self) -> Table:
-        """Raises: LookupError when there is no table."""
+        """Raises: NoTableError."""
         return self._called(lambda catalog: catalog.load_table(self._name))
 
     def folder(self) -> TableFolder:
@@ -119,7 +121,7 @@ class IcebergTable(LakeTable):
     def _prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
         try:
             table = self.load()
-        except LookupError:
+        except NoTableError:
             table = self._called(lambda catalog: self._created(catalog, schema, partitions))
         there = [(table.schema().find_column_name(field.source_id), field.transform) for field in table.spec().fields]
         if sorted(map(str, there)) != sorted(map(str, _transforms(partitions).items())):
@@ -175,7 +177,7 @@ class IcebergTable(LakeTable):
                 check_columns(wanted, there, self._name, ICEBERG_COLUMNS, "FIXED")
 
     def _called(self, call: Callable[[Catalog], T]) -> T:
-        """Raises: LookupError without a table, OSError when a later call may help, ConflictingCommitError, StateError."""
+        """Raises: NoTableError, OSError when a later call may help, ConflictingCommitError, StateError."""
         return self._thread.submit(self._call, call).result()
 
     def _call(self, call: Callable[[Catalog], T]) -> T:
@@ -184,7 +186,7 @@ class IcebergTable(LakeTable):
                 self._catalog = load_catalog(**self._properties)
             return call(self._catalog)
         except NoSuchTableError as error:
-            raise LookupError(str(error)) from error
+            raise NoTableError from error
         except (CommitFailedException, CommitStateUnknownException) as error:
             raise ConflictingCommitError(str(error)) from error
         except (RecordPublisherError, OSError):
@@ -192,7 +194,7 @@ class IcebergTable(LakeTable):
         except (ValueError, TypeError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException) as error:
             raise StateError(f"{self.place} does not take it: {error}") from error
         except Exception as error:  # of a database, of botocore, of a REST service
-            raise OSError(f"{type(error).__name__}: {error}") from error
+            raise OSError(mask_passwords(f"{type(error).__name__}: {error}")) from error
 
 
 def _transforms(partitions: Partitions) -> dict[str, Transform[Any, Any]]:

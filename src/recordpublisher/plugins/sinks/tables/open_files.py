@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,12 @@ class _OpenFile:
     encoder: ParquetEncoder
     output: OutputFile | None = None
 
+    def abandon(self) -> None:
+        """Close the file, of which nobody knows."""
+        self.encoder.abandon()
+        if self.output is not None:
+            self.output.close()
+
 
 class OpenFiles:
     """Owns the files of the next stage. All calls block, and come from one thread; they raise OSError.
@@ -55,17 +62,21 @@ class OpenFiles:
         self._limit = limit_bytes
         self._names = [name for name in columns.schema.names if name not in without]
         self._schema = pa.schema([columns.schema.field(name) for name in self._names])
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}
         self.begin("")
 
     def begin(self, life: str) -> None:
-        """Drop what is written and not taken."""
+        """Drop what is written and not taken. What is in the folder stays."""
+        for file in self._open.values():
+            with suppress(OSError):
+                file.abandon()
         self._life, self._stage = life, 0
         self._begin_stage()
 
     def _begin_stage(self) -> None:
         self._stage += 1
         self._folder: TableFolder | None = None
-        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self._open = {}
         self._ended: list[tuple[str | None, StagedFile]] = []
         self._count = 0
         self.written_bytes = 0
@@ -84,10 +95,10 @@ class OpenFiles:
         """Drop what was written of these shards."""
         for key, file in list(self._open.items()):
             if file.shard in shards:
-                if file.output is not None and self._folder is not None:
-                    file.output.close()
-                    self._folder.delete([file.output.name])
                 del self._open[key]
+                file.abandon()
+                if file.output is not None and self._folder is not None:
+                    self._folder.delete([file.output.name])
         self._ended = [(shard, file) for shard, file in self._ended if shard not in shards]
         self._positions = {shard: last for shard, last in self._positions.items() if shard not in shards}
 

@@ -27,7 +27,7 @@ from recordpublisher.publishers.records import RecordBatch
 from .folder import STAGED
 from .open_files import OpenFiles
 from .staged_files import StagedFiles, folder_of, mark_of, staged_files
-from .table import ConflictingCommitError, LakeTable
+from .table import ConflictingCommitError, LakeTable, NoTableError
 
 log = logging.getLogger("recordpublisher.lake")
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class TableSink(CommittingSink):
         async def table() -> str:
             try:
                 await self._called(self._table.load)
-            except LookupError:
+            except NoTableError:
                 return f"{self._place} will be created"
             return f"{self._place} is there"
 
@@ -142,10 +142,12 @@ class TableSink(CommittingSink):
         """Drop what is written of these shards."""
         self._waiting = [batch for batch in self._waiting if batch.shard.key not in shards]
         self._waiting_bytes = sum(batch.held_bytes for batch in self._waiting)
-        self._thread.submit(self._opened.drop, frozenset(shards))
+        self._thread.submit(self._write_in_thread, self._opened.drop, frozenset(shards))
 
     async def close(self) -> None:
-        """End the thread; files that are open stay incomplete."""
+        """End the files, of which nobody knows, and the thread."""
+        if self._files is not None:
+            self._thread.submit(self._begin_in_thread, "")
         self._thread.shutdown(wait=False)
 
     @property

@@ -16,6 +16,10 @@ from recordpublisher.publishers.properties.declaration import Property
 from .folder import TableFolder
 
 
+class NoTableError(Exception):
+    """There is no table yet."""
+
+
 class ConflictingCommitError(Exception):
     """Another commit was faster, or there is no answer: the table must be loaded again, and says whether the number is there."""
 
@@ -44,7 +48,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def load(self) -> Any:
-        """The newest version of the table."""
+        """The newest version of the table. Raises: NoTableError."""
 
     @abstractmethod
     def last_number(self, loaded: Any, writer: str) -> int:
