@@ -131,6 +131,23 @@ async def test_a_stop_in_a_receive_hides_nothing(queue):
 
 
 @job
+async def test_a_stop_releases_what_a_late_answer_brings(queue):
+    with queue.job(rp.MemorySink(), wait="20") as fetcher:
+        async with fetcher:
+            await queue.arn()
+            queue.account.faults.start_random("late@ReceiveQueueRecords=1~4", seed=1)
+            running = asyncio.create_task(fetcher.run())
+            await asyncio.sleep(1)
+            queue.put(*PAYLOADS[:10])
+            await asyncio.sleep(0.1)
+            fetcher.stop()
+            await running
+    queue.account.faults.stop_random()
+
+    assert len(await queue.receive()) == 10
+
+
+@job
 async def test_a_back_log_starts_more_receivers(queue):
     queue.put(*PAYLOADS * 3)
     sink = rp.MemorySink()
