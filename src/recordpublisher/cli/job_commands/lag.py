@@ -36,7 +36,7 @@ def lag(
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where the job stores its checkpoints; default: in its sink (sql, jsonl, parquet), or at flink.state.uri.",
+            help="Where the job stores its checkpoints; default: in its sink (sql, jsonl, parquet, delta), or at flink.state.uri.",
         ),
     ] = None,
     check: Annotated[

@@ -46,7 +46,7 @@ def show(
     properties: JobProperties,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each shard.")] = False,
 ) -> None:
-    """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet) and its state store. The job may be running.
+    """Show the stored position of each shard, from the job's sink (sql, jsonl, parquet, delta) and its state store. The job may be running.
 
     Example: recordpublisher positions show job.properties -p flink.state.uri=state
     """
