@@ -1,6 +1,7 @@
 """The layout of the repository: folders are small packages that say what is inside, and imports stay short."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -50,6 +51,44 @@ def test_every_folder_of_the_package_says_what_is_inside():
     ]
 
     assert silent == []
+
+
+NAMED = re.compile(r"(?<![\w/.:])((?:\.\./)?[a-z_][\w/]*(?:\.(?:py|md)|/))(?![\w])")
+"""A file, or a folder with a slash behind it."""
+
+
+def missing_names(init: Path, package: Path) -> list[str]:
+    """The files and folders that the docstring of an `__init__.py` names, beside it or from the package's root, and that are not there."""
+    docstring = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+    roots = init.parent, package, package.parents[1]
+    return [name for name in NAMED.findall(docstring) if not any((root / name).exists() for root in roots)]
+
+
+def test_every_file_and_folder_that_a_docstring_of_a_folder_names_is_there():
+    missing = {str(init.relative_to(PACKAGE)): missing_names(init, PACKAGE) for init in PACKAGE.rglob("__init__.py")}
+
+    assert missing
+    assert {init: names for init, names in missing.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("docstring", "missing"),
+    [
+        ("Start at `here.py` or `inner/`.", []),
+        ("Start at `gone.py`.", ["gone.py"]),
+        ("Start reading in gone.py.", ["gone.py"]),
+        ("The operations are in `gone/`.", ["gone/"]),
+        ("See `inner/gone.py` and the paths `s3://bucket/` or and/or.", ["inner/gone.py"]),
+    ],
+)
+def test_a_name_without_a_file_or_folder_is_found(tmp_path, docstring, missing):
+    package = tmp_path / "src" / "package"
+    (package / "inner").mkdir(parents=True)
+    (package / "here.py").touch()
+    init = package / "__init__.py"
+    init.write_text(f'"""{docstring}"""\n')
+
+    assert missing_names(init, package) == missing
 
 
 TOPICS = {

@@ -1,1 +1,4 @@
-"""The `recordpublisher` command: `app.py` lists the subcommands, `commands/` holds them."""
+"""The `recordpublisher` command: `app.py` lists the subcommands.
+
+They are in `job_commands/`, `stream_commands/` and `commands/`.
+"""
