@@ -33,6 +33,8 @@ _REFUSED = {
     "hdfs": "there is no client of HDFS here",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
+OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
+"""The back ends whose locations have objects."""
 NOT_FOR_CLAIMS = ("SQL",)
 """Every task of a query would open a session."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.fetcher.stored_documents import check_document
-from recordpublisher.plugins.stores.by_location import back_end_of
+from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
@@ -27,7 +27,9 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import is_valid_name
 
 from .staged_files import Files, StagedFile, StagedFiles
-from .staged_objects import OBJECT_STORES, StagedObjects
+
+if TYPE_CHECKING:
+    from .staged_objects import StagedObjects
 
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
@@ -172,8 +174,10 @@ class FileSink(CommittingSink):
         return f"{first.stream}/{first.shard_id}/{first.first}-{last.last}{self.suffix}"
 
 
-def _place_of(location: str, key: str, properties: Properties) -> StagedFiles | StagedObjects:
+def _place_of(location: str, key: str, properties: Properties) -> "StagedFiles | StagedObjects":
     if back_end_of(location) in OBJECT_STORES:
+        from .staged_objects import StagedObjects  # the SDK, which a local folder does not need
+
         return StagedObjects(location, key, properties)
     return StagedFiles(path_of(location, key))
 

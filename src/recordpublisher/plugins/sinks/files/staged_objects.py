@@ -18,8 +18,6 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile
 
-OBJECT_STORES = ("S3", "GOOGLE", "AZURE")
-"""The back ends whose locations are object stores."""
 _AT_ONCE = 16
 """Requests for files of one commit."""
 
