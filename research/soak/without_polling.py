@@ -10,7 +10,7 @@ from recordpublisher.publishers import retry
 from recordpublisher.publishers.kinesis import error_mapping, ports
 from recordpublisher.publishers.kinesis.codec import event_stream
 from recordpublisher.publishers.polling import publisher as polling_publisher
-from recordpublisher.publishers.polling import read_pauses, shard_iterator
+from recordpublisher.publishers.polling import read_rate, shard_iterator
 from recordpublisher.publishers.polling.shard_iterator import ShardIterator
 from recordpublisher.publishers.positions import StartingPosition
 
@@ -39,12 +39,12 @@ def old_iterators_are_replaced_before_use() -> Patches:
 
 
 def a_refused_shard_is_not_read_for_a_second() -> Patches:
-    return [replace_attribute(read_pauses, "REFUSED_SECONDS", 0.0)]
+    return [replace_attribute(read_rate, "REFUSED_SECONDS", 0.0)]
 
 
 def reads_keep_five_calls_a_second() -> Patches:
     return [
-        replace_attribute(read_pauses, "MIN_CALL_INTERVAL_SECONDS", 0.0),
+        replace_attribute(read_rate, "MIN_CALL_INTERVAL_SECONDS", 0.0),
         replace_attribute(polling_publisher, "MIN_CALL_INTERVAL_SECONDS", 0.0),
     ]
 

@@ -1,7 +1,7 @@
 """Polling: one shard read with GetRecords. Start at `publisher.py`.
 
 Public: wrap `PollingRecordPublisherFactory` to change what polling reads or where it reads it from. The AWS SDK comes with these classes;
-`shard_probe.py` and `read_pauses.py` are imported without it.
+`shard_probe.py` and `read_rate.py` are imported without it.
 """
 
 import importlib

@@ -20,8 +20,13 @@ from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .read_limit import RecordSize, read_limit
-from .read_pauses import MIN_CALL_INTERVAL_SECONDS, next_read_at, retry_pause_seconds
+from .read_rate import (
+    MIN_CALL_INTERVAL_SECONDS,
+    RecordSize,
+    next_read_at,
+    records_to_request,
+    retry_pause_seconds,
+)
 from .shard_iterator import ShardIterator, explain_not_found
 
 
@@ -163,7 +168,7 @@ class PollingRecordPublisher(RecordPublisher):
 
     def _limit(self) -> int:
         is_adaptive = self._config.adaptive and self._size.is_measured
-        return read_limit(
+        return records_to_request(
             self._config.max_records, self._size, self._read_budget, self._loop_seconds if is_adaptive else None
         )
 

@@ -10,7 +10,7 @@ from ..retry import RetryPolicy, call_with_retries
 from ..service_limits import ITERATOR_SECONDS
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
-from .read_pauses import retry_pause_seconds
+from .read_rate import retry_pause_seconds
 
 MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
 """An older iterator is replaced before use (R2)."""
