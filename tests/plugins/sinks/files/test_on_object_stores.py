@@ -12,7 +12,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.testing import CommittingSinkContract, SinkCase
 
 from fakes.batches import batch
-from fakes.commits.committing_sink import Start, started
+from fakes.commits.committing_sink import Start
 from servers.moto_server import KEYS, serve_moto
 
 STATE = {"version": 2, "generation": 1, "shards": {}}
@@ -61,6 +61,22 @@ def bucket(moto):
     return Bucket(moto)
 
 
+@pytest.fixture
+async def started():
+    """Starts a job with a sink, and closes it at the end of the test."""
+    starts = []
+
+    async def start(sink):
+        starts.append(Start(sink))
+        starts[-1].restored = await starts[-1].open()
+        return starts[-1]
+
+    yield start
+    for each in starts:
+        await each.sink.close()
+        await each.commits.close()
+
+
 class TestContract(CommittingSinkContract):
     @pytest.fixture(autouse=True)
     def _bucket(self, bucket):
@@ -74,15 +90,15 @@ class TestContract(CommittingSinkContract):
         yield SinkCase(lambda: rp.JsonlSink(self.bucket.properties()), written)
 
 
-async def test_objects_have_the_names_of_files_and_leave_nothing_hidden_but_the_entry(bucket):
+async def test_objects_have_the_names_of_files_and_leave_nothing_hidden_but_the_entry(bucket, started):
     job = await started(rp.JsonlSink(bucket.properties()))
     await job.sink.write(batch(b"a", b"b"))
     await job.checkpoint(STATE)
     assert bucket.names() == [".recordpublisher/entries/subtask-0", "orders/shardId-0/1.-1-2.-1.jsonl"]
-    assert await Start(rp.JsonlSink(bucket.properties())).open() == [STATE]
+    assert (await started(rp.JsonlSink(bucket.properties()))).restored == [STATE]
 
 
-async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not(bucket):
+async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not(bucket, started):
     dying = await started(rp.JsonlSink(bucket.properties()))
     await dying.sink.write(batch(b"committed"))
     await dying.commits.commit(STATE)
@@ -93,7 +109,7 @@ async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not
     assert (bucket.staged(), [row["data"] for row in bucket.rows()]) == ([], ["committed"])
 
 
-async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket):
+async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket, started):
     job = await started(rp.JsonlSink(bucket.properties()))
     await job.sink.write(batch(b"x" * 12_000_000))
     await job.checkpoint(STATE)
@@ -101,7 +117,7 @@ async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket):
     assert not bucket.client.list_multipart_uploads(Bucket="bucket").get("Uploads")
 
 
-async def test_parquet_is_written_there_too(bucket):
+async def test_parquet_is_written_there_too(bucket, started):
     sink = rp.ParquetSink(bucket.properties(**{"flink.sink.parquet.path": bucket.location}))
     job = await started(sink)
     await sink.write(batch(b"a"))
@@ -112,7 +128,7 @@ async def test_parquet_is_written_there_too(bucket):
     assert body[:4] == body[-4:] == b"PAR1"
 
 
-async def test_a_bucket_that_is_missing_is_an_error_with_its_name(moto):
+async def test_a_bucket_that_is_missing_is_an_error_with_its_name(moto, started):
     given = Bucket(moto).properties(**{"flink.sink.jsonl.path": "s3://nobody/x"})
     with pytest.raises(rp.StateError, match="s3://nobody/x"):
         await started(rp.JsonlSink(given))
