@@ -15,9 +15,8 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .columns.read_schema import SPARK_SCHEMA
-from .options.positions import END_OPTION, ENDING_POSITION, ReadPositions
-from .options.spark_options import SparkOptions
-from .options.starts import starts_by_shard, with_starts
+from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
+from .options.start_by_shard import starts_by_shard, with_starts
 from .options.unknown_options import (
     OptionWarnings,
     collected_warnings,
@@ -57,6 +56,8 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
         options = self._checked_options(keeps_claims=False)
         if options.properties.is_set(ENDING_POSITION):
+            from .batch_read.read_positions import ReadPositions
+
             ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
         options.warnings.tell()
         self._has_warned = True
@@ -66,6 +67,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def reader(self, schema: Any) -> KinesisBatchReader:
         """The reader of a batch read. Raises: ConfigurationError."""
         from .batch_read.batch_reader import KinesisBatchReader
+        from .batch_read.read_positions import ReadPositions
 
         options = self._checked_options(keeps_claims=False)
         positions = ReadPositions.parse(options.properties, options.streams, self._loaded_ms)

@@ -146,8 +146,8 @@ class QueryPlanner:
         """Stop at the tips as of now (Trigger.AvailableNow)."""
         self.planner.prepare_available_now()
 
-    def next_offset(self, start: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
-        """The plan of the next batch; `start` when there is none now (Spark calls again) or, for AvailableNow, none any more.
+    def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
+        """The plan of the next batch; `previous` when there is none now (Spark calls again) or, for AvailableNow, none any more.
 
         `is_first`: Spark may not call again, so there is a plan unless a service is away, also when nothing is known to be new; and a call
         that runs is waited for, until it counts as an outage.
@@ -156,21 +156,21 @@ class QueryPlanner:
         planner, now = self.planner, self.planner.clock.monotonic
         until, found_new = now() + ANSWER_SECONDS, False
         while True:
-            planned = partial(planner.step, start, limit, found_new=found_new or is_first)
-            step = self._calls.result(start.plan, planned, until - now())
+            planned = partial(planner.step, previous, limit, found_new=found_new or is_first)
+            step = self._calls.result(previous.plan, planned, until - now())
             if isinstance(step, BatchOffset):
                 return step
             if step is Decision.FINISH:
-                return start
+                return previous
             found_new = self._wait(step)
             if found_new:
                 continue
             is_late, is_away = now() >= until, self.outage is not None
             if planner.is_available_now:
                 if is_late and (is_away or step is None):
-                    return replace(start, waits=start.waits + 1)
+                    return replace(previous, waits=previous.waits + 1)
             elif not is_first or (is_late and (is_away or step is not None)):
-                return start
+                return previous
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
         """The tasks of a batch. Services are called only for a batch that was planned before a restart; if they are away, its tasks wait.

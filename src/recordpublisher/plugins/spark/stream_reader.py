@@ -13,10 +13,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from recordpublisher.publishers.clock import SystemClock
 
+from .last_offset import LastOffset
 from .options.spark_options import SparkOptions
 from .process.driver_errors import one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
-from .remembered_start import RememberedStart
 from .source.offset import BatchOffset
 from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -132,7 +132,7 @@ class ReaderWithoutStart(KinesisStreamReader):
 
     def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
         super().__init__(options, schema, planner)
-        self._start = RememberedStart()
+        self._last = LastOffset()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """What the first batch of a query follows. Spark asks when that is planned, or runs again: nothing depends on it."""
@@ -141,17 +141,17 @@ class ReaderWithoutStart(KinesisStreamReader):
     @one_sentence()
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or the offset of before when there is none."""
-        start = self._start.offset or self._planning().initial_offset().to_json()
-        offset = self._next_offset(start, self._options.max_records, is_first=not self._start.has_planned)
+        start = self._last.offset or self._planning().initial_offset().to_json()
+        offset = self._next_offset(start, self._options.max_records, is_first=not self._last.has_planned)
         if offset is not start:
             offset["figures"] = self._planning().figures()
-        self._start.on_planned(offset)
+        self._last.on_planned(offset)
         return offset
 
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """The tasks of the batch that `end` plans, after that of `start`."""
-        self._start.on_partitions(start, end)
+        self._last.on_partitions(start, end)
         return [] if start == end else super().partitions(start, end)
 
 

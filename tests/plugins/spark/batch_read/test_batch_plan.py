@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
-from recordpublisher.plugins.spark.options.positions import EndPosition, ReadPositions
-from recordpublisher.plugins.spark.options.starts import STARTS
+from recordpublisher.plugins.spark.batch_read.read_positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from recordpublisher.plugins.spark.options.starts import STARTS
+from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 

@@ -48,14 +48,16 @@ LONG_AGO = replace(START, planned_ms=NOW - PROBE)
         ),
         pytest.param(replace(PLAN, readable=()), FACTS, Wait(NOW), id="no shard can be read"),
         pytest.param(replace(PLAN, claims=UNREAD), FACTS, Wait(NOW + 800), id="no task has read the batch"),
-        pytest.param(replace(PLAN, claims=UNREAD, start=LONG_AGO), FACTS, Decision.PLAN, id="nor for a probe interval"),
+        pytest.param(
+            replace(PLAN, claims=UNREAD, previous=LONG_AGO), FACTS, Decision.PLAN, id="nor for a probe interval"
+        ),
         pytest.param(replace(PLAN, is_available_now=True), FACTS, Wait(NOW + 800), id="an AvailableNow run is quiet"),
         pytest.param(
             replace(PLAN, is_available_now=True, claims=BUSY), FACTS, Decision.PLAN, id="an AvailableNow run goes on"
         ),
         pytest.param(replace(PLAN, read_everything=False), FACTS, Decision.PLAN, id="there is more to read"),
         pytest.param(PLAN, replace(FACTS, found_new=True), Decision.PLAN, id="the watch has found something"),
-        pytest.param(replace(PLAN, due_ms=NOW, start=LONG_AGO), FACTS, Decision.PLAN, id="a batch is due"),
+        pytest.param(replace(PLAN, due_ms=NOW, previous=LONG_AGO), FACTS, Decision.PLAN, id="a batch is due"),
         pytest.param(replace(PLAN, due_ms=NOW), FACTS, Watch(NOW + 800, False), id="due, in the probe interval"),
         pytest.param(PLAN, FACTS, Watch(NOW + PROBE, False), id="the stream is quiet"),
         pytest.param(replace(PLAN, claims=BUSY), FACTS, Watch(NOW + PROBE, True), id="records came before the quiet"),

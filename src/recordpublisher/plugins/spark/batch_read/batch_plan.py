@@ -10,9 +10,10 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from ..options.positions import END_OPTION, EndPosition, ReadPositions
-from ..options.starts import START_OPTION
+from ..options.spark_options import END_OPTION
+from ..options.start_by_shard import START_OPTION
 from ..outages import utc
+from .read_positions import EndPosition, ReadPositions
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000

@@ -8,13 +8,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 
 from ..columns.chosen_columns import chosen_columns
-from ..options.positions import ReadPositions
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..process.driver_errors import one_sentence
 from ..process.python_worker import log_to_stderr
 from ..source.retention import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
+from .read_positions import ReadPositions
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here

@@ -16,7 +16,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from ..columns.arrow_rows import ArrowRows
 from ..columns.reused_memory import ReusedMemory
-from ..options.positions import END_OPTION
+from ..options.spark_options import END_OPTION
 from ..outages import OutageWatch
 from ..source.task_read import ReadShards
 from ..source.tasks import MAX_DOUBLINGS

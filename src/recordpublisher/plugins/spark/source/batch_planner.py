@@ -72,27 +72,27 @@ class BatchPlanner:
         start = pinned(self.service.starting_position(), self.options.streams[0], self.service)
         shards = initial_shards(self.options, self.service, start)
         entries = {shard.key: ShardOffset(shard, state) for shard, state in shards}
-        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, start=start)
+        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, initial_start=start)
 
-    def step(self, start: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
+    def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.
 
         `found_new`: the watch has found something, or could not look at every shard in time.
         """
-        if start.is_unlisted:
-            start = replace(self.initial_offset(), query=start.query)
+        if previous.is_unlisted:
+            previous = replace(self.initial_offset(), query=previous.query)
         claims, self._just_loaded = self._just_loaded, None
-        waiting = None if found_new else self._remembered_step(start)
+        waiting = None if found_new else self._remembered_step(previous)
         if waiting is not None:
             return waiting
         self._store_check.check_location()
-        claims = claims or load_batch_claims(self.store, start)
+        claims = claims or load_batch_claims(self.store, previous)
         if claims.missing and not claims.has_token:  # a task that the sink did not read has none
-            self._check_may_replay(start)
-        self._begin_run(start, claims)
-        self._note_reads(start, claims)
+            self._check_may_replay(previous)
+        self._begin_run(previous, claims)
+        self._note_reads(previous, claims)
         while True:
-            plan = plan_batch(start, claims, self._inputs(limit))
+            plan = plan_batch(previous, claims, self._inputs(limit))
             facts = Facts(
                 now_ms=self.clock.now_ms(),
                 retry_at_ms=self._reads.retry_at_ms,
@@ -138,14 +138,14 @@ class BatchPlanner:
 
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
-    def _begin_run(self, start: BatchOffset, claims: BatchClaims) -> None:
+    def _begin_run(self, previous: BatchOffset, claims: BatchClaims) -> None:
         """At the first call of a run: check streams and retention, and note where an AvailableNow run ends."""
         if self._run is not None:
             return
-        if start.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
-            self._warnings.old_claims(self.store.queries() - {start.query})
-        dropped = dropped_streams({entry.shard.stream for entry in start.shards.values()}, self.options.streams)
-        reached = plan_batch(start, claims, self._inputs(None)).offset
+        if previous.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
+            self._warnings.old_claims(self.store.queries() - {previous.query})
+        dropped = dropped_streams({entry.shard.stream for entry in previous.shards.values()}, self.options.streams)
+        reached = plan_batch(previous, claims, self._inputs(None)).offset
         self._run = begin_run(
             reached, self.options, self.service, self.clock.now_ms(), is_available_now=self.is_available_now
         )
@@ -169,12 +169,12 @@ class BatchPlanner:
 
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
-    def _remembered_step(self, start: BatchOffset) -> Wait | Watch | None:
+    def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
         """The last step, as long as it holds: nothing can change it before its time but what the watch finds."""
         if self._remembered is None:
             return None
         plan, step = self._remembered
-        return step if plan == start.plan and self.clock.now_ms() < step.until_ms else None
+        return step if plan == previous.plan and self.clock.now_ms() < step.until_ms else None
 
     def _inputs(self, limit: int | None) -> PlanInputs:
         run = self._run or QueryRun()
@@ -198,21 +198,21 @@ class BatchPlanner:
         if isinstance(step, Watch):
             self._just_loaded = plan.claims if step.first_look else None
             self.service.watch({entry.shard: entry.state for entry in plan.readable})
-            self._remembered = plan.start.plan, replace(step, first_look=False)
-            self._progress = QueryProgress.after(plan.start, plan.offset, self.clock.now_ms(), is_planned=False)
+            self._remembered = plan.previous.plan, replace(step, first_look=False)
+            self._progress = QueryProgress.after(plan.previous, plan.offset, self.clock.now_ms(), is_planned=False)
         elif isinstance(step, Wait) and not plan.claims.missing:
-            self._remembered = plan.start.plan, step
+            self._remembered = plan.previous.plan, step
         return step
 
     def _record(self, plan: BatchPlan) -> BatchOffset:
         """Complete the plan with the store's token, and note that it is planned."""
-        self._finished |= plan.start.shards.keys() - plan.offset.shards.keys()
+        self._finished |= plan.previous.shards.keys() - plan.offset.shards.keys()
         token = self._store_check.write_token(plan.offset, is_there=plan.claims.has_token)
         planned = replace(plan.offset, store_token=token)
         self.service.consumer_arns()  # registers at the first call, so that `partitions` need not
-        self._warnings.after_batch(plan.start, planned, plan.claims)
+        self._warnings.after_batch(plan.previous, planned, plan.claims)
         self._warnings.retention_left(self._least_retention_left(planned))
-        self._progress = QueryProgress.after(plan.start, planned, planned.planned_ms, is_planned=True)
+        self._progress = QueryProgress.after(plan.previous, planned, planned.planned_ms, is_planned=True)
         LOG.info(self._progress.line())
         self._remembered = None
         self.service.stop_watching()

@@ -12,7 +12,7 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import SparkOptions
-from ..options.starts import START_OPTION, starts_by_shard
+from ..options.start_by_shard import START_OPTION, starts_by_shard
 from ..service.planning_port import PlanningPort
 from .retention import accepts_data_loss
 

@@ -74,7 +74,7 @@ def next_step(plan: BatchPlan, facts: Facts) -> Step:
         return Decision.LIST if plan.has_unlisted_ends and not facts.has_listed else Decision.FINISH
     if not plan.readable:
         return Wait(now_ms)
-    probe_at_ms = plan.start.planned_ms + facts.probe_ms
+    probe_at_ms = plan.previous.planned_ms + facts.probe_ms
     is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
     if is_repeated and now_ms < probe_at_ms:
         return Wait(probe_at_ms)

@@ -135,7 +135,7 @@ class BatchOffset:
     - `limit`: the most records of the batch.
     - `global_watermark`, `emit_limit`: epoch ms. No limit (None): alignment is off. `EMIT_NOTHING`: the batch emits nothing.
     - `records`, `bytes`: emitted by all earlier batches, including those of shards that are no longer in the offset.
-    - `start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
+    - `initial_start`: where the job started; LATEST as the time of the start. A stream that is added later starts there too (S5).
     - `store_token`: the token in the claim store at the planning of the batch. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks came since, in an AvailableNow run that waited for a service.
     """
@@ -151,7 +151,7 @@ class BatchOffset:
     emit_limit: int | None = None
     records: int = 0
     bytes: int = 0
-    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
+    initial_start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     store_token: str = ""
     waits: int = 0
 
@@ -176,13 +176,13 @@ class BatchOffset:
                 groups.setdefault(entry.task, []).append(entry)
         return [_rotated(groups[task], self.batch) for task in sorted(groups)]
 
-    def follows(self, start: BatchOffset) -> bool:
-        """Whether this batch was planned after that of `start`, or is the same: nothing was planned, or the query waits.
+    def follows(self, previous: BatchOffset) -> bool:
+        """Whether this batch was planned after `previous`, or is the same: nothing was planned, or the query waits.
 
         Where a new query starts is computed again by every process, so the first batch follows any of these.
         """
-        is_first = start.batch == 0 and self.batch <= 1
-        return is_first or start.plan in (self.plan, self.after)
+        is_first = previous.batch == 0 and self.batch <= 1
+        return is_first or previous.plan in (self.plan, self.after)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict; equal offsets give equal JSON text."""
@@ -198,7 +198,7 @@ class BatchOffset:
             "emitLimit": self.emit_limit,
             "records": self.records,
             "bytes": self.bytes or None,
-            "start": start_to_json(self.start),
+            "start": start_to_json(self.initial_start),
             "storeToken": self.store_token,
             "waits": self.waits or None,
             "shards": {key: entry.to_json() for key, entry in self.shards.items()},
@@ -232,7 +232,7 @@ class BatchOffset:
             emit_limit=plain.get("emitLimit"),
             records=plain.get("records", 0),
             bytes=plain.get("bytes", 0),
-            start=start_from_json(plain["start"]),
+            initial_start=start_from_json(plain["start"]),
             store_token=plain["storeToken"],
             waits=plain.get("waits", 0),
             shards={key: ShardOffset.from_json(entry) for key, entry in plain["shards"].items()},

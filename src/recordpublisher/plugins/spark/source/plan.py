@@ -63,7 +63,7 @@ class PlanInputs:
 class BatchPlan:
     """The plan of a batch, and what it says about whether the batch should run.
 
-    - `start`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
+    - `previous`, `claims`: the last batch. `offset`: the plan itself; the token of the store is added to it at the end.
     - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
     - `has_unlisted_ends`: a shard has ended whose children are not known.
     - `read_everything`: the last batch left nothing that this one could emit, as of its reads.
@@ -71,7 +71,7 @@ class BatchPlan:
     - `is_available_now`, `is_run_over`: the run stops at the tips; it has read everything, or its sink did not read the last batch.
     """
 
-    start: BatchOffset
+    previous: BatchOffset
     claims: BatchClaims
     offset: BatchOffset
     readable: tuple[ShardOffset, ...]
@@ -82,71 +82,73 @@ class BatchPlan:
     is_run_over: bool
 
 
-def plan_batch(start: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
+def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
     """The next batch. A shard of the last one without a claim starts at the same position again, so nothing is lost."""
     reads = claims.shards
     # 1. Every shard moves to where its claimed read ended.
-    shards = {key: _after_read(entry, reads.get(key), start, inputs) for key, entry in start.shards.items()}
+    shards = {key: _after_read(entry, reads.get(key), previous, inputs) for key, entry in previous.shards.items()}
 
     # 2. New shards are added; children replace parents that have ended; streams that are no longer read leave.
     children = [child for read in reads.values() for child in read.seen.children]
-    known_streams = {entry.shard.stream for entry in start.shards.values()}
+    known_streams = {entry.shard.stream for entry in previous.shards.values()}
     in_new_streams = [shard for shard in inputs.listed if shard.stream not in known_streams]
     shards |= {
-        shard.key: unread_shard(shard, start.start) for shard in in_new_streams if shard.stream in inputs.streams
+        shard.key: unread_shard(shard, previous.initial_start)
+        for shard in in_new_streams
+        if shard.stream in inputs.streams
     }
     found = [
-        shard for shard in new_shards(inputs.listed, start.shards, inputs.finished) if shard.stream in known_streams
+        shard for shard in new_shards(inputs.listed, previous.shards, inputs.finished) if shard.stream in known_streams
     ]
     shards = with_started_children(with_new_shards(shards, found, children))
 
     # 3. The global watermark rises to that of the lowest active shard, and the emit limit with it.
-    global_watermark = next_global_watermark(start.global_watermark, shards, inputs.alignment, inputs.now_ms)
+    global_watermark = next_global_watermark(previous.global_watermark, shards, inputs.alignment, inputs.now_ms)
     emit_limit = inputs.alignment.emit_limit(global_watermark)
 
     # 4. Shards that wait above that limit count the time. Those that are left, and may be read, are divided among the tasks.
-    elapsed_ms = inputs.now_ms - start.planned_ms
+    elapsed_ms = inputs.now_ms - previous.planned_ms
     shards = {
         key: _with_held_time(entry, emit_limit, elapsed_ms)
         for key, entry in shards.items()
         if entry.shard.stream in inputs.streams
     }
     readable = [entry for _, entry in sorted(shards.items()) if _is_readable(entry, shards, emit_limit)]
-    task_of = _tasks(readable, start.batch + 1, inputs)
+    task_of = _tasks(readable, previous.batch + 1, inputs)
 
     offset = replace(
-        start,
+        previous,
         plan=inputs.plan,
-        after=start.plan,
-        batch=start.batch + 1,
+        after=previous.plan,
+        batch=previous.batch + 1,
         planned_ms=inputs.now_ms,
         limit=inputs.limit,
         global_watermark=global_watermark,
         emit_limit=emit_limit,
-        records=start.records + sum(read.records for read in reads.values()),
-        bytes=start.bytes + sum(read.bytes for read in reads.values()),
+        records=previous.records + sum(read.records for read in reads.values()),
+        bytes=previous.bytes + sum(read.bytes for read in reads.values()),
         shards={key: replace(entry, task=task_of.get(key)) for key, entry in shards.items()},
         waits=0,
     )
     return BatchPlan(
-        start=start,
+        previous=previous,
         claims=claims,
         offset=offset,
         readable=tuple(readable),
         has_unlisted_ends=any(entry.state.ended and not has_children(entry, shards) for entry in shards.values()),
-        read_everything=_read_everything(start, offset, claims, readable),
+        read_everything=_read_everything(previous, offset, claims, readable),
         due_ms=_due_ms(offset, readable, inputs.alignment),
         is_available_now=inputs.available_now is not None,
         is_run_over=_is_run_over(offset, claims, inputs.available_now),
     )
 
 
-def _after_read(entry: ShardOffset, read: ShardRead | None, start: BatchOffset, inputs: PlanInputs) -> ShardOffset:
-    """The shard after the batch of `start`; `read` is None when no task has claimed it."""
+def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
+    """The shard after the batch `previous`; `read` is None when no task has claimed it."""
     if entry.key in inputs.lost:
         return replace(entry, state=replace(entry.state, ended=True), ended_ms=inputs.now_ms)
     run = inputs.available_now
-    done = run is not None and run.is_done(entry, read, start.batch)
+    done = run is not None and run.is_done(entry, read, previous.batch)
     if read is None:
         return replace(entry, last_records=0, done=done)
     silence = entry.silence.after(read.seen, read.records)
@@ -205,7 +207,7 @@ def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | N
 
 
 def _read_everything(
-    start: BatchOffset, offset: BatchOffset, claims: BatchClaims, readable: Sequence[ShardOffset]
+    previous: BatchOffset, offset: BatchOffset, claims: BatchClaims, readable: Sequence[ShardOffset]
 ) -> bool:
     """Every shard was read to its tip, or to a record that still lies above the emit limit.
 
@@ -213,10 +215,10 @@ def _read_everything(
     the watch finds what arrived since.
     """
     holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
-    is_same_limit = start.emit_limit == offset.emit_limit or holds_nothing
-    is_unchanged = start.shards.keys() == offset.shards.keys() and is_same_limit
+    is_same_limit = previous.emit_limit == offset.emit_limit or holds_nothing
+    is_unchanged = previous.shards.keys() == offset.shards.keys() and is_same_limit
     all_seen = all(entry.key in claims.shards or entry.seen.at_tip for entry in readable)
-    return start.batch > 0 and is_unchanged and all_seen and claims.is_at_end
+    return previous.batch > 0 and is_unchanged and all_seen and claims.is_at_end
 
 
 def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:

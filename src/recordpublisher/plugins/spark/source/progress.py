@@ -24,12 +24,12 @@ class QueryProgress:
     seconds: float
 
     @classmethod
-    def after(cls, start: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
-        """`start` planned the last batch, and `offset` says where it ended; `is_planned`: the next one begins there now."""
-        shown = offset if is_planned else replace(offset, batch=start.batch)
-        tasks = len((offset if is_planned else start).tasks())
-        records, size = offset.records - start.records, offset.bytes - start.bytes
-        return cls(shown, tasks, records, size, max(now_ms - start.planned_ms, 1) / 1000)
+    def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
+        """`previous` planned the last batch, and `offset` says where it ended; `is_planned`: the next one begins there now."""
+        shown = offset if is_planned else replace(offset, batch=previous.batch)
+        tasks = len((offset if is_planned else previous).tasks())
+        records, size = offset.records - previous.records, offset.bytes - previous.bytes
+        return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000)
 
     def figures(self) -> dict[str, Any]:
         """Counts and rates as plain values."""

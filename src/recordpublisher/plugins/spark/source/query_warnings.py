@@ -38,17 +38,17 @@ class QueryWarnings:
         """The warnings as the progress shows them."""
         return list(self._texts.values())
 
-    def after_batch(self, start: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Warn about the batch of `start`, once `offset` is planned."""
+    def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
+        """Warn about the batch `previous`, once `offset` is planned."""
         if claims.missing:
             text = "claims of batch %s are missing (tasks %s): their shards are read again from where the batch started"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
             if not claims.has_token:  # the claims are lost
                 hint = ""
-            self._warn(text + hint, start.batch, claims.missing)
-        if start.batch > WARM_UP_BATCHES:
-            self._short_lookahead(start, offset)
-            self._tasks_one_after_the_other(start, claims)
+            self._warn(text + hint, previous.batch, claims.missing)
+        if previous.batch > WARM_UP_BATCHES:
+            self._short_lookahead(previous, offset)
+            self._tasks_one_after_the_other(previous, claims)
 
     def retention_left(self, worst: RetentionLeft | None) -> None:
         """Warn when the query falls so far behind that records may pass their stream's retention unread; again only after it caught up."""
@@ -92,9 +92,9 @@ class QueryWarnings:
         """Warn that an AvailableNow run ends because its sink did not read a batch."""
         LOG.warning("no task of batch %s ran, so the run ends here" + NOT_READ, offset.batch - 1)
 
-    def _short_lookahead(self, start: BatchOffset, offset: BatchOffset) -> None:
+    def _short_lookahead(self, previous: BatchOffset, offset: BatchOffset) -> None:
         lookahead = AlignmentSettings.of(self._options.properties).lookahead
-        batch_ms = offset.planned_ms - start.planned_ms
+        batch_ms = offset.planned_ms - previous.planned_ms
         if lookahead is not None and lookahead < 2 * batch_ms:
             text = (
                 "flink.watermark.lookahead.millis (%s) is below twice the time of a batch (%s ms): "
@@ -102,7 +102,7 @@ class QueryWarnings:
             )
             self._once(text, lookahead, batch_ms)
 
-    def _tasks_one_after_the_other(self, start: BatchOffset, claims: BatchClaims) -> None:
+    def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
         """Reads that began a window apart were not concurrent: there are fewer slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from recordpublisher.plugins.spark.batch_read.read_positions import ReadPositions
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS
 from recordpublisher.plugins.spark.options.peers.translation import own_options
-from recordpublisher.plugins.spark.options.positions import ReadPositions
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError

@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..starts import VALID_START
+from ..start_by_shard import VALID_START
 from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.options.positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.batch_read.read_positions import EndPosition, ReadPositions
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.options.starts import with_starts
+from recordpublisher.plugins.spark.options.start_by_shard import with_starts
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord

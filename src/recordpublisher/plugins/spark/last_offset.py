@@ -1,4 +1,4 @@
-"""RememberedStart: where a query stands, for Spark 4.0 and 4.1, which do not say so when they ask for the next offset."""
+"""LastOffset: where a query stands, for Spark 4.0 and 4.1, which do not say so when they ask for the next offset."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 @dataclass(slots=True)
-class RememberedStart:
+class LastOffset:
     """Owns the offset after which the next batch begins; None for a query without a checkpoint.
 
     A query that starts again first asks for the tasks between the last offset of its log and itself: so it tells where it stands. From then

@@ -14,17 +14,9 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from . import SPARK
-from .starts import START_OPTION, json_by_shard, sequence_number, starts_by_shard
+from ..options.spark_options import END_OPTION, ENDING_POSITION
+from ..options.start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard
 
-END_OPTION = "endingPosition"
-ENDING_POSITION = SPARK.text(
-    "flink.spark.end",
-    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time (before the first record of each shard that arrived "
-    'at or after it), or JSON by shard, {"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. '
-    "Option `endingPosition`.",
-    aliases=(END_OPTION,),
-)
 _VALID_START = 'TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: {"<shard id>": "<sequence number>" or "TRIM_HORIZON"}'
 _VALID_END = 'NOW, a time, or JSON by shard: {"<shard id>": "<sequence number>" or "NOW"}'
 
