@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
@@ -46,8 +47,11 @@ def entry(
     stage: ShardStage = ShardStage.READING,
     watermark: int | None = None,
     listener: ShardListener = NO_LISTENER,
+    idle_ms: int = -1,
 ) -> ShardEntry:
-    return in_stage(ShardEntry(shard(shard_id, *parents), ShardState(START, watermark=watermark), listener), stage)
+    state = ShardState(START, watermark=watermark)
+    made = ShardEntry(shard(shard_id, *parents), state, listener, idle_intervals=IdleIntervals(idle_ms))
+    return in_stage(made, stage)
 
 
 def in_stage(made: ShardEntry, stage: ShardStage) -> ShardEntry:

@@ -81,14 +81,14 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms if has_positions else ACKNOWLEDGING_INTERVAL_MS)
     acknowledgements = None if has_positions else _acknowledgements_of(job, scheduler)
     missing = MissingShards(job.shard_exists)
-    table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless)
+    table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
     may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
     budget = MemoryBudget(settings.budget)
-    intake = ReadIntake(budget, settings.idle_interval_ms, clock, suspension, on_children_found, gaps)
+    intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
     dead_letters = DeadLetterHandler(table, settings.on_poison is OnPoison.SKIP, job.dead_letters)
     emitter = Emitter(
         job.sink,

@@ -1,4 +1,4 @@
-"""FetcherSettings: the settings of one fetcher, read from the properties once."""
+"""FetcherSettings: the settings of one fetcher, read from the properties once. IdleIntervals: also those of lag and of Spark."""
 
 from __future__ import annotations
 
@@ -51,6 +51,33 @@ class BudgetLimits:
     shard_records: int = of_property(SHARD_RECORDS)
 
 
+@dataclass(frozen=True, slots=True)
+class IdleIntervals:
+    """After how much silence a shard is idle, ms.
+
+    - `watermarks_ms`: for watermarks, which do not wait for an idle shard (W3). -1: never; they wait for every shard (W2).
+    - `shown_ms`: for people: the same; where watermarks wait for every shard, the alarm interval, or its default where alarms are off.
+    """
+
+    watermarks_ms: int = IDLE_INTERVAL.default
+    shown_ms: int = ALARM_INTERVAL.default
+
+    @classmethod
+    def of(cls, properties: Properties) -> IdleIntervals:
+        """From the job's properties."""
+        watermarks_ms, alarm_ms = properties.value(IDLE_INTERVAL), properties.value(ALARM_INTERVAL)
+        shown_ms = next((interval for interval in (watermarks_ms, alarm_ms) if interval > 0), ALARM_INTERVAL.default)
+        return cls(watermarks_ms, shown_ms)
+
+    @property
+    def waits_for_every_shard(self) -> bool:
+        """Whether watermarks wait for every shard, however long it is silent (W2)."""
+        return self.watermarks_ms < 0
+
+
+WAITS_FOR_EVERY_SHARD = IdleIntervals()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
     """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment.
@@ -60,7 +87,7 @@ class FetcherSettings:
 
     budget: BudgetLimits
     lookahead_ms: int | None = of_property(LOOKAHEAD)
-    idle_interval_ms: int = of_property(IDLE_INTERVAL)
+    idle_intervals: IdleIntervals
     sync_interval_ms: int = of_property(SYNC_INTERVAL)
     emit_interval_ms: int = of_property(EMIT_INTERVAL)
     startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
@@ -83,6 +110,7 @@ class FetcherSettings:
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
+            idle_intervals=IdleIntervals.of(properties),
             store_outages=store_outages(properties),
             **values_of(cls, properties),
         )

@@ -47,9 +47,7 @@ class Scene:
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
         self.alignment = Alignment(tracker or InProcessTracker(), 0, None, 60_000, clock, suspension)
-        intake = ReadIntake(
-            budget, -1, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False)
-        )
+        intake = ReadIntake(budget, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False))
         self.emitter = Emitter(self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned)
         self.emitter.start(self.termination)
         self.notices = Notices(self.emitter.on_changed, self.emitter.on_emitted)
@@ -283,7 +281,7 @@ def test_a_batch_that_waits_for_a_flush_holds_the_watermark_while_more_is_read()
         async with scene.emitter.between_writes():  # a flush that takes long
             running = asyncio.create_task(scene.run_for(3))
             await asyncio.sleep(1)
-            one.on_read(watermarked(50, first=2), ReadMoment(0, 0, 0, 0), -1)
+            one.on_read(watermarked(50, first=2), ReadMoment(0, 0, 0, 0))
             reported = scene.alignment.report()
         await running
         return reported, scene.alignment.report()

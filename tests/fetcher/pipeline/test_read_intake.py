@@ -21,13 +21,12 @@ class Scene:
         limits = BudgetLimits(budget, budget, 100)
         self.intake = ReadIntake(
             MemoryBudget(limits),
-            idle_interval_ms,
             self.clock,
             self.suspension,
             self.children.extend,
             RetentionGaps(None, self.suspension, self.clock, False),
         )
-        self.entry = entry(listener=self.notices)
+        self.entry = entry(listener=self.notices, idle_ms=idle_interval_ms)
         self.notices.changed.clear()
 
     async def put(self, batch, after=1.0):

@@ -1,10 +1,11 @@
 """W3: idleness is judged by reads, never by elapsed time alone."""
 
+from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.idleness import MAX_CREDIT_SECONDS, IdlenessTimer
 
 
-def observed(*moments: float) -> IdlenessTimer:
-    timer = IdlenessTimer()
+def observed(*moments: float, interval_ms: int = 10_000) -> IdlenessTimer:
+    timer = IdlenessTimer(IdleIntervals(interval_ms))
     for moment in moments:
         timer.on_empty_read(moment)
     return timer
@@ -49,9 +50,9 @@ def test_time_that_the_process_lost_does_not_count():  # W3
 
 
 def test_a_shard_is_idle_once_the_whole_interval_was_observed():
-    assert observed(0.0, 5.0, 10.0).is_idle(10_000)
-    assert not observed(0.0, 5.0).is_idle(10_000)
-    assert not observed(0.0, 5.0, 10.0).is_idle(-1)
+    assert observed(0.0, 5.0, 10.0).is_idle
+    assert not observed(0.0, 5.0).is_idle
+    assert not observed(0.0, 5.0, 10.0, interval_ms=-1).is_idle
 
 
 def test_after_a_suspension_an_older_response_makes_no_shard_idle():  # W3
@@ -60,7 +61,7 @@ def test_after_a_suspension_an_older_response_makes_no_shard_idle():  # W3
     timer.on_empty_read(600.0)  # in flight when the process was suspended
     timer.on_empty_read(600.01)  # from the socket's buffer
 
-    assert not timer.is_idle(10_000)
+    assert not timer.is_idle
 
 
 def test_after_a_suspension_a_shard_is_idle_again_after_two_seconds_of_silence():  # W3
@@ -69,4 +70,4 @@ def test_after_a_suspension_a_shard_is_idle_again_after_two_seconds_of_silence()
     for moment in (600.0, 601.0, 602.0):
         timer.on_empty_read(moment)
 
-    assert timer.is_idle(10_000)
+    assert timer.is_idle

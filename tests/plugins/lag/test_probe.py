@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.publishers.errors import StateError, ThrottledError
@@ -70,7 +71,7 @@ class Store:
 
 def probe(speed=0, **more):
     given = LagProbe(
-        Service(a=10, b=50), "s", Store(speed), START, MINUTES_5, MINUTES_5, RetryPolicy(3, 300, 1_000, 1.5)
+        Service(a=10, b=50), "s", Store(speed), START, MINUTES_5, IdleIntervals(), RetryPolicy(3, 300, 1_000, 1.5)
     )
     return replace(given, **more)
 

@@ -179,10 +179,11 @@ def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_fol
 
 def _exporters(properties: Properties, dashboard: bool, port: int) -> list[MetricsExporter]:
     """Beside those of the properties."""
+    from recordpublisher.fetcher.settings import IdleIntervals
     from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
-    from recordpublisher.plugins.lag.job_snapshot import idle_interval_ms
 
-    return [LiveDashboard(port, idle_interval_ms(properties), properties.value(JOB_NAME))] if dashboard else []
+    shown_ms = IdleIntervals.of(properties).shown_ms
+    return [LiveDashboard(port, shown_ms, properties.value(JOB_NAME))] if dashboard else []
 
 
 async def _run(

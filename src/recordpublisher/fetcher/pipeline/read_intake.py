@@ -23,14 +23,12 @@ class ReadIntake:
     def __init__(
         self,
         budget: MemoryBudget,
-        idle_interval_ms: int,
         clock: Clock,
         suspension: SuspensionDetector,
         on_children_found: Callable[[Sequence[Shard]], None],
         gaps: RetentionGaps,
     ) -> None:
         self._budget = budget
-        self._idle_interval_ms = idle_interval_ms
         self._clock = clock
         self._suspension = suspension
         self._on_children_found = on_children_found
@@ -70,7 +68,7 @@ class ReadIntake:
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)
         self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
-        self._budget.release(entry.on_read(batch, at, self._idle_interval_ms))
+        self._budget.release(entry.on_read(batch, at))
         del batch  # frees its memory as soon as it is emitted (P6)
         if entry.reading.needs_no_more:
             return 0  # there is no further read, and the reader may still have to report the shard's end

@@ -1,5 +1,6 @@
 """IdlenessTimer: whether a shard is idle, judged by reads that returned nothing, never by elapsed time alone (W3)."""
 
+from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_idle
 
 MAX_CREDIT_SECONDS = 6.0
@@ -18,7 +19,8 @@ class IdlenessTimer:
     `lost` in `on_empty_read` is the total time so far in which this process was suspended (see `SuspensionDetector`). It does not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD) -> None:
+        self._interval_ms = intervals.watermarks_ms
         self._observed = 0.0
         self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
         self._last_read: float | None = None
@@ -29,10 +31,13 @@ class IdlenessTimer:
         """For how long the shard was observed silent."""
         return round(self._observed * 1000)
 
-    def is_idle(self, interval_ms: int) -> bool:
-        """Whether the shard was silent for the whole interval, and was read since the last suspension. An interval of -1: never."""
-        was_read_since_suspension = self._since_suspension >= min(MIN_SECONDS_AFTER_SUSPENSION, interval_ms / 1000)
-        return is_idle(self.observed_ms, interval_ms) and was_read_since_suspension
+    @property
+    def is_idle(self) -> bool:
+        """Whether the shard was silent for the whole interval, and was read since the last suspension."""
+        was_read_since_suspension = self._since_suspension >= min(
+            MIN_SECONDS_AFTER_SUSPENSION, self._interval_ms / 1000
+        )
+        return is_idle(self.observed_ms, self._interval_ms) and was_read_since_suspension
 
     def on_empty_read(self, now: float, lost: float = 0.0) -> None:
         """A read at the tip returned no record; `now` in monotonic seconds."""

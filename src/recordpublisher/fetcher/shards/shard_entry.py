@@ -11,7 +11,9 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_active, shard_watermark
+from .idleness import IdlenessTimer
 from .shard_emission import ShardEmission, WatermarkStatus
 from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading
 from .shard_state import ShardState
@@ -67,10 +69,11 @@ class ShardEntry:
         *,
         owned_since_ms: int | None = None,
         taken_over_below: int | None = None,
+        idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
     ) -> None:
         self.shard = shard
         self.owned_since_ms = owned_since_ms
-        self.reading = ShardReading()
+        self.reading = ShardReading(IdlenessTimer(idle_intervals))
         self.emission = ShardEmission(state, taken_over_below)
         self.status = WatermarkStatus()
         self.reservation = ReadReservation()
@@ -88,10 +91,10 @@ class ShardEntry:
         self.reading.start()
         self._listener.on_changed(self)
 
-    def on_read(self, batch: RecordBatch, at: ReadMoment, idle_interval_ms: int) -> int:
+    def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
         """A read returned (ReadIntake). Returns the bytes that queueing the batch has freed."""
         self.metrics.saw_distance(batch.millis_behind_latest)
-        self.reading.record(batch, at, idle_interval_ms)
+        self.reading.record(batch, at)
         freed = 0 if batch.is_empty_read else self.reading.queue.push(batch)
         self._listener.on_changed(self)
         return freed

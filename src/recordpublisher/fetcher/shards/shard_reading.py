@@ -39,9 +39,9 @@ class ShardReading:
     - `children`: known once the shard was read to its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idleness: IdlenessTimer) -> None:
         self.queue = ShardQueue()
-        self.idleness = IdlenessTimer()
+        self.idleness = idleness
         self.is_idle = False
         self.has_started = self.has_reached_end = False
         self.is_finished = self.is_abandoned = False
@@ -62,7 +62,7 @@ class ShardReading:
         self.at_tip = self.has_seen_tip = False
         self.tip_seen_ms = None
 
-    def record(self, batch: RecordBatch, at: ReadMoment, idle_interval_ms: int) -> None:
+    def record(self, batch: RecordBatch, at: ReadMoment) -> None:
         """A read returned this batch, which is not queued yet."""
         self.last_read_ms = at.now_ms
         self.at_tip = batch.millis_behind_latest == 0
@@ -74,7 +74,7 @@ class ShardReading:
             self.tip_ms = at.read_ms
         else:
             self.idleness.on_record()
-        self.is_idle = self.idleness.is_idle(idle_interval_ms)
+        self.is_idle = self.idleness.is_idle
 
     def end(self, children: Sequence[Shard]) -> None:
         """The shard was read to its end."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
+from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import inherited_watermark
 from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
@@ -19,6 +20,7 @@ class ShardTable:
         is_finished_elsewhere: Callable[[str], bool] = lambda key: False,
         is_expired: Callable[[str], bool] = lambda key: True,
         is_endless: Callable[[str], bool] = lambda stream: False,
+        idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD,
     ) -> None:
         self._listener: ShardListener = NO_LISTENER
         self._entries: dict[str, ShardEntry] = {}
@@ -33,6 +35,7 @@ class ShardTable:
         self._is_finished_elsewhere = is_finished_elsewhere
         self._is_expired = is_expired
         self._is_endless = is_endless
+        self._idle_intervals = idle_intervals
 
     def tell(self, listener: ShardListener) -> None:
         """From now on this listener is told what happens to shards that are added."""
@@ -75,6 +78,7 @@ class ShardTable:
             self._listener,
             owned_since_ms=owned_since_ms,
             taken_over_below=taken_over_below,
+            idle_intervals=self._idle_intervals,
         )
         self._entries[shard.key] = entry
         self._remember(shard)

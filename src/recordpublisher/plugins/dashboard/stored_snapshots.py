@@ -20,7 +20,9 @@ class StoredSnapshots:
 
     async def snapshot(self) -> JobSnapshot:
         """The job now. Raises: KinesisError, StateError."""
-        return job_snapshot(await self._probe.read(), self._clock.now_ms(), self._probe.waits_for_idle)
+        return job_snapshot(
+            await self._probe.read(), self._clock.now_ms(), self._probe.idle_intervals.waits_for_every_shard
+        )
 
 
 class JoinedSnapshots:

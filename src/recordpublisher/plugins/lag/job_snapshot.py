@@ -4,10 +4,6 @@ from typing import Protocol
 
 import msgspec
 
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
-from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL
-from recordpublisher.publishers.properties.properties import Properties
-
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One shard; times in ms.
@@ -18,7 +14,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
       covers. `unread`: whether there is one. `position`: the stored one.
     - `loss_ms`: until a record that was not written may be past retention.
     - `watermark`: of the last record written, epoch ms. `is_held`, `is_excluded`: by alignment.
-    - `is_idle`: nothing arrived for the interval of `idle_interval_ms`; `idle_ms`: since the last record.
+    - `is_idle`: nothing arrived for `IdleIntervals.shown_ms`; `idle_ms`: since the last record.
     - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
       sequence number of the newest record, and its age.
     - `skipped_records`, `dead_letters`: since the start of its process.
@@ -89,10 +85,3 @@ class SnapshotSource(Protocol):
 
     async def snapshot(self) -> JobSnapshot:
         """The job now. Raises: RecordPublisherError when it cannot be read."""
-
-
-def idle_interval_ms(properties: Properties) -> int:
-    """For how long nothing arrives in a shard that is shown as idle: the idle interval of watermarks; where they wait for every shard, the
-    alarm interval, or its default where alarms are off."""
-    chosen = (properties.value(IDLE_INTERVAL), properties.value(ALARM_INTERVAL))
-    return next((interval for interval in chosen if interval > 0), ALARM_INTERVAL.default)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from recordpublisher.fetcher.monitoring.stuck_shard_detector import LineageProgress
+from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.errors import FatalKinesisError, StateError
@@ -20,12 +21,11 @@ from recordpublisher.publishers.polling.shard_probe import TipDistance, measure_
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
-from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
-from .job_snapshot import ShardSnapshot, idle_interval_ms
+from .job_snapshot import ShardSnapshot
 from .shard_activity import ShardActivity, measure_activity
 from .stored_positions import NOTHING_STORED, PositionsReader, StoredJob
 
@@ -130,8 +130,7 @@ class Service(PollingPort, ListingPort, Protocol):
 class LagProbe:
     """Probes one stream and compares it with the positions that a job has stored, when a store is given.
 
-    `alarm_interval_ms`: how old an unread record is that may be an alarm. `idle_interval_ms`: for how long nothing arrives in an idle
-    shard; `waits_for_idle`: watermarks wait for such shards too. `start`: the initial position of shards without state.
+    `alarm_interval_ms`: how old an unread record is that may be an alarm. `start`: the initial position of shards without state.
     """
 
     service: Service
@@ -139,9 +138,8 @@ class LagProbe:
     store: PositionsReader | None
     start: StartingPosition
     alarm_interval_ms: int
-    idle_interval_ms: int
+    idle_intervals: IdleIntervals
     policy: RetryPolicy
-    waits_for_idle: bool = False
 
     @classmethod
     def of(cls, properties: Properties, service: Service, stream: str, store: PositionsReader | None) -> LagProbe:
@@ -154,9 +152,8 @@ class LagProbe:
             store,
             start=initial_position(properties),
             alarm_interval_ms=properties.value(ALARM_INTERVAL),
-            idle_interval_ms=idle_interval_ms(properties),
+            idle_intervals=IdleIntervals.of(properties),
             policy=GETRECORDS_RETRIES.policy(properties),
-            waits_for_idle=properties.value(IDLE_INTERVAL) < 0,
         )
 
     async def read(self) -> list[ShardSnapshot]:
@@ -211,7 +208,7 @@ class LagProbe:
             some = left[begin : begin + SHARDS_AT_ONCE]
             probes += await asyncio.gather(*(self._probe(shard, job, now_ms) for shard in some))
         return [
-            *(probed_shard(probe, now_ms, self.idle_interval_ms, retention_ms) for probe in probes),
+            *(probed_shard(probe, now_ms, self.idle_intervals.shown_ms, retention_ms) for probe in probes),
             *(lost_shard(key, state, job.subtasks.get(key)) for key, state in job.lost.items()),
         ]
 
@@ -225,14 +222,14 @@ class LagProbe:
     async def _probe(self, shard: Shard, job: StoredJob, now_ms: int) -> ShardProbe:
         if self.store is None:
             activity = await self._retried(
-                functools.partial(measure_activity, self.service, shard, now_ms, self.idle_interval_ms)
+                functools.partial(measure_activity, self.service, shard, now_ms, self.idle_intervals.shown_ms)
             )
             return ShardProbe(shard, activity=activity)
         state = job.states.get(shard.key)
         tip = None if state is None else await self._tip(shard, state.starting_position(False))
         recent = None
         if tip is None or tip.has_unread or state is None or state.arrival_ms is None:
-            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.idle_interval_ms))
+            recent = await self._tip(shard, StartingPosition.at_timestamp(now_ms - self.idle_intervals.shown_ms))
         return ShardProbe(
             shard,
             state,

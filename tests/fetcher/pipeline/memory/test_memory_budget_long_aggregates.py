@@ -33,7 +33,7 @@ def test_p6_the_batches_of_a_long_aggregate_wait_for_memory():
         suspension = SuspensionDetector(clock, lambda gap: None)
         gaps = RetentionGaps(None, suspension, clock, False)
         limits = BudgetLimits(limit, limit, 10**9)
-        intake = ReadIntake(MemoryBudget(limits), 2_000, clock, suspension, lambda _: None, gaps)
+        intake = ReadIntake(MemoryBudget(limits), clock, suspension, lambda _: None, gaps)
         shard, options = entry(), {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
         decorator = BatchDecorator(
             BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), shard.metrics, **options

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from recordpublisher.fetcher import watermark_functions
 from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
-from recordpublisher.publishers.properties.groups.values_and_time import IDLE_INTERVAL, LOOKAHEAD, TRACKER_TIMEOUT
+from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
+from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .offset import EMIT_NOTHING, ShardOffset
@@ -25,12 +26,12 @@ class AlignmentSettings:
     """Settings of alignment, ms.
 
     - `lookahead`: how far above the global watermark a batch emits. None: alignment is off.
-    - `idle_interval`: after how much observed silence a shard is idle. -1: never; every shard holds the watermark (W2).
+    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
     - `timeout`: how long an ended shard without known children holds the minimum (W5).
     """
 
     lookahead: int | None = None
-    idle_interval: int = -1
+    idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
     timeout: int = 30_000
 
     @classmethod
@@ -38,7 +39,7 @@ class AlignmentSettings:
         """From the job's properties."""
         return cls(
             properties.value(LOOKAHEAD),
-            properties.value(IDLE_INTERVAL),
+            IdleIntervals.of(properties),
             properties.value(TRACKER_TIMEOUT),
         )
 
@@ -55,7 +56,9 @@ class AlignmentSettings:
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
         """Whether a shard has been silent for long enough (W3). One with a record above the emit limit is not silent."""
-        return seen.next_watermark is None and watermark_functions.is_idle(silence.ms, self.idle_interval)
+        return seen.next_watermark is None and watermark_functions.is_idle(
+            silence.ms, self.idle_intervals.watermarks_ms
+        )
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:

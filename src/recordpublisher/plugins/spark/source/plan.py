@@ -228,11 +228,14 @@ def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: Ali
     read again, until their silence was observed for long enough (W3).
     """
     due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
-    if alignment.idle_interval >= 0 and any(entry.seen.next_watermark is not None for entry in offset.shards.values()):
-        due += [_idle_from_ms(entry, alignment.idle_interval, offset) for entry in readable if not entry.idle]
+    idle = alignment.idle_intervals
+    if not idle.waits_for_every_shard and any(
+        entry.seen.next_watermark is not None for entry in offset.shards.values()
+    ):
+        due += [_idle_from_ms(entry, idle.watermarks_ms, offset) for entry in readable if not entry.idle]
     return min(due, default=offset.planned_ms + TIP_CONFIRMATION_MS)
 
 
-def _idle_from_ms(entry: ShardOffset, idle_interval: int, offset: BatchOffset) -> int:
+def _idle_from_ms(entry: ShardOffset, idle_ms: int, offset: BatchOffset) -> int:
     last_tip_ms = offset.planned_ms if entry.silence.tip_ms is None else entry.silence.tip_ms
-    return last_tip_ms + max(0, idle_interval - entry.silence.ms)
+    return last_tip_ms + max(0, idle_ms - entry.silence.ms)
