@@ -63,7 +63,7 @@ class CoordinatedJob:
             member.handle_response(response, self.now)
 
     def known_watermark(self, subtask):
-        return self.members[subtask].view.global_watermark
+        return self.members[subtask].group.global_watermark
 
     def is_finished(self, subtask, shard):
         self.members[subtask].shards.query(shard)

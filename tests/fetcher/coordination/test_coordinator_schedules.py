@@ -138,20 +138,20 @@ def test_the_global_watermark_never_falls_and_in_the_end_all_agree(seed, loss, m
     for _ in range(600):
         if job.random.random() < 0.3:
             job.disturb()
-        before = [(each, each.member.view.global_watermark) for each in job.subtasks]
+        before = [(each, each.member.group.global_watermark) for each in job.subtasks]
         job.step()
-        assert all(value is None or each.member.view.global_watermark >= value for each, value in before), (
+        assert all(value is None or each.member.group.global_watermark >= value for each, value in before), (
             "the global watermark fell in a subtask"
         )
-    known = max((each.member.view.global_watermark or 0 for each in job.subtasks), default=0)
+    known = max((each.member.group.global_watermark or 0 for each in job.subtasks), default=0)
     job.end_faults()
 
     value = job.coordinator.global_watermark
     assert value is not None
     assert value >= min(each.watermark for each in job.subtasks)
     assert value >= known, "the coordinator has the highest value that a subtask knew"
-    assert [each.member.view.global_watermark for each in job.subtasks] == [value] * SUBTASKS
-    assert not any(each.member.is_replaced or each.member.view.timed_out_subtasks for each in job.subtasks)
+    assert [each.member.group.global_watermark for each in job.subtasks] == [value] * SUBTASKS
+    assert not any(each.member.is_replaced or each.member.group.timed_out_subtasks for each in job.subtasks)
 
 
 @settings(max_examples=50, deadline=None)
@@ -170,4 +170,4 @@ def test_a_waiting_subtask_is_notified_without_a_heartbeat(seed):
     for _ in range(6):
         job.step()
 
-    assert waiting.member.view.global_watermark >= 100
+    assert waiting.member.group.global_watermark >= 100

@@ -88,7 +88,7 @@ def test_the_global_watermark_never_falls(subtask):
     assert not subtask.receives(0, 10)
     assert not subtask.receives(0, 15, generation=60, coordinator_id=8)
 
-    assert subtask.member.view.global_watermark == 20
+    assert subtask.member.group.global_watermark == 20
 
 
 @pytest.mark.parametrize("far", [2**62 + 1, 2**63 - 1, 2**100])

@@ -25,7 +25,7 @@ def test_a_newer_generation_is_joined_at_once(subtask):
 def test_a_response_of_an_older_generation_is_ignored(subtask):
     assert not subtask.receives(0, 99, generation=49)
 
-    assert subtask.member.view.global_watermark == 3
+    assert subtask.member.group.global_watermark == 3
 
 
 def test_a_replaced_subtask_keeps_the_last_global_watermark(subtask):
@@ -33,7 +33,7 @@ def test_a_replaced_subtask_keeps_the_last_global_watermark(subtask):
     subtask.receives(request.request_number, None, rejection="STALE_REQUEST", last_accepted=request.request_number + 5)
 
     assert subtask.member.is_replaced
-    assert subtask.member.view.global_watermark == 3
+    assert subtask.member.group.global_watermark == 3
 
 
 def test_a_request_that_a_later_one_overtook_is_ignored(subtask):

@@ -3,7 +3,7 @@
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
-from recordpublisher.plugins.groups.group_status import ShardStage, ShardStatus, WorkerState, WorkerStatus, status_of
+from recordpublisher.plugins.groups.group_status import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
 
 
 def status(leases, *records, drained=()):
@@ -23,7 +23,7 @@ def test_a_worker_has_its_shards_and_its_share_of_the_loads():
         WorkerStatus("a", WorkerState.ACTIVE, 2, 2000 / 11313, 9),
         WorkerStatus("b", WorkerState.ACTIVE, 1, 9313 / 11313, 2),
     )
-    assert found.shards[2] == ShardStatus("s/3", ShardStage.OWNED, "b", 5, 9313, None)
+    assert found.shards[2] == ShardStatus("s/3", LeaseState.OWNED, "b", 5, 9313, None)
 
 
 def test_a_worker_is_active_asked_to_leave_leaving_left_or_sealed():
@@ -48,7 +48,7 @@ def test_a_worker_that_has_left_has_no_shards_though_nobody_has_taken_them():
     found = status({"s/1": Lease("a", 3)}, WorkerRecord("a", beat=9, is_sealed=True, is_leaving=True))
 
     assert found.workers == (WorkerStatus("a", WorkerState.LEFT, 0, 0.0, 9),)
-    assert [(shard.stage, shard.worker) for shard in found.shards] == [(ShardStage.FREE, "a")]
+    assert [(shard.stage, shard.worker) for shard in found.shards] == [(LeaseState.FREE, "a")]
 
 
 def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
@@ -62,11 +62,11 @@ def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
     records = WorkerRecord("a", released={"s/2": 4}), WorkerRecord("b"), WorkerRecord("gone", is_sealed=True)
 
     assert [(each.stage, each.worker, each.next_worker) for each in status(leases, *records).shards] == [
-        (ShardStage.OWNED, "a", None),
-        (ShardStage.FREE, "gone", "b"),
-        (ShardStage.RELEASED, "a", None),
-        (ShardStage.WAITS_FOR_PARENTS, None, None),
-        (ShardStage.ENDED, None, None),
+        (LeaseState.OWNED, "a", None),
+        (LeaseState.FREE, "gone", "b"),
+        (LeaseState.RELEASED, "a", None),
+        (LeaseState.WAITS_FOR_PARENTS, None, None),
+        (LeaseState.ENDED, None, None),
     ]
 
 

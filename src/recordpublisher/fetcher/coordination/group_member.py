@@ -35,7 +35,7 @@ class MemberConfig:
 
 
 @dataclass(slots=True)
-class GroupView:
+class GroupState:
     """The state of the group by the last response. The global watermark never falls."""
 
     global_watermark: int | None = None
@@ -64,16 +64,16 @@ class GroupView:
 
 
 class GroupMember:
-    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `view`, of shards in `shards`.
+    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `group`, of shards in `shards`.
 
     `first_number` is where the numbers of its requests begin: the wall clock in µs.
     """
 
     def __init__(self, config: MemberConfig, first_number: int, now: float) -> None:
-        self.view = GroupView()
+        self.group = GroupState()
         self.shards = FinishedShardAnnouncements()
         self.is_replaced = False
-        """Whether another process reports for this subtask; then the global watermark in `view` is not updated any more."""
+        """Whether another process reports for this subtask; then the global watermark in `group` is not updated any more."""
         self.rejection: Rejection | None = None
         """Why the last request was not accepted."""
         self._config = config
@@ -144,7 +144,7 @@ class GroupMember:
         if response.request_number:
             self.is_replaced, self.rejection = False, None
             self.shards.confirm(response.request_number)
-        has_risen = self.view.update(response)
+        has_risen = self.group.update(response)
         return self.shards.add_finished(response.finished_shards) or has_risen
 
     def _handle_rejection(self, response: HeartbeatResponse, rejection: Rejection, now: float) -> None:
@@ -178,7 +178,7 @@ class GroupMember:
             self._generation = max(response.generation, self._generation)
             self._last_start = 0
             self.shards.resend_all()
-            self.view.forget_awaited()
+            self.group.forget_awaited()
 
     # --- inside -----------------------------------------------------------------------------------------------------------------
 
@@ -198,13 +198,13 @@ class GroupMember:
         """A higher watermark is news only if another subtask awaits it; otherwise the heartbeat carries it."""
         if before is None or after is None:
             return before is not after
-        awaited = self.view.lowest_awaited
+        awaited = self.group.lowest_awaited
         return after < before or (awaited is not None and before < awaited <= after)
 
     def _unreached_watermark(self) -> int | None:
         """The global watermark that is awaited, unless it was reached."""
         awaited = to_millis(self._awaited_watermark)
-        return None if awaited is None or self.view.has_reached(awaited) else awaited
+        return None if awaited is None or self.group.has_reached(awaited) else awaited
 
     def _request(self, report: SubtaskReport, now: float) -> HeartbeatRequest:
         config, number = self._config, self._requests.start_request(now)
@@ -217,7 +217,7 @@ class GroupMember:
             status=_STATUS_NAMES[report.status],
             watermark=to_millis(report.watermark),
             restored_watermark=to_millis(self._restored_watermark),
-            global_watermark=self.view.global_watermark,
+            global_watermark=self.group.global_watermark,
             awaited_watermark=self._unreached_watermark(),
             finished_shards=self.shards.take_unconfirmed(number),
             queried_shards=self.shards.take_queries(),

@@ -55,11 +55,11 @@ class RemoteTracker(WatermarkTracker):
         """Report the subtask's watermark; returns the last known global watermark."""
         self.member.report(report)
         self.send_due_request()
-        return self.member.view.global_watermark
+        return self.member.group.global_watermark
 
     def current(self) -> int | None:
         """The last known global watermark."""
-        return self.member.view.global_watermark
+        return self.member.group.global_watermark
 
     @property
     def is_reachable(self) -> bool:
@@ -102,15 +102,15 @@ class RemoteTracker(WatermarkTracker):
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
         """Some of the subtasks that timed out."""
-        return self.member.view.timed_out_subtasks
+        return self.member.group.timed_out_subtasks
 
     def max_shard_watermark(self) -> int | None:
         """The highest watermark of any shard of the job, by the last response."""
-        return self.member.view.max_shard_watermark
+        return self.member.group.max_shard_watermark
 
     def lowest_subtask(self) -> int | None:
         """The subtask with the lowest watermark, by the last response."""
-        return self.member.view.lowest_subtask
+        return self.member.group.lowest_subtask
 
     def handle_response(self, response: HeartbeatResponse) -> None:
         """Process a response of the coordinator."""

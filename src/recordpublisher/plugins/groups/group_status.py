@@ -18,8 +18,8 @@ class WorkerState(StrEnum):
     SEALED = "sealed"
 
 
-class ShardStage(StrEnum):
-    """What happens to a shard."""
+class LeaseState(StrEnum):
+    """What the lease of a shard says: who reads it, or why nobody does."""
 
     OWNED = "owned"
     RELEASED = "released"
@@ -47,7 +47,7 @@ class ShardStatus:
     """
 
     shard: str
-    stage: ShardStage
+    stage: LeaseState
     worker: str | None
     epoch: int
     load: int | None
@@ -101,16 +101,16 @@ def _shard_status(view: GroupView, shard: str, planned: str | None) -> ShardStat
     lease, level = view.table.leases[shard], view.load_level(shard)
     load = round(FLOOR_BYTES_PER_SECOND * LEVEL_RATIO**level) if level else None
     moves_to = planned if planned != lease.owner else None
-    return ShardStatus(shard, _shard_stage(view, shard), lease.owner, lease.epoch, load, moves_to)
+    return ShardStatus(shard, _lease_state(view, shard), lease.owner, lease.epoch, load, moves_to)
 
 
-def _shard_stage(view: GroupView, shard: str) -> ShardStage:
+def _lease_state(view: GroupView, shard: str) -> LeaseState:
     lease = view.table.leases[shard]
     if lease.ended:
-        return ShardStage.ENDED
+        return LeaseState.ENDED
     if not view.table.can_be_read(shard):
-        return ShardStage.WAITS_FOR_PARENTS
+        return LeaseState.WAITS_FOR_PARENTS
     if not view.is_free(shard):
-        return ShardStage.OWNED
+        return LeaseState.OWNED
     owner = None if lease.owner is None else view.records.get(lease.owner)
-    return ShardStage.RELEASED if owner is not None and not owner.is_sealed else ShardStage.FREE
+    return LeaseState.RELEASED if owner is not None and not owner.is_sealed else LeaseState.FREE

@@ -36,7 +36,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 from .sink import TableSink
-from .staged_files import staged_files
+from .staged_data_files import staged_data_files
 from .storage import FORMS, TableStorage
 from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
 
@@ -153,7 +153,7 @@ class DeltaLakeTable(LakeTable):
         """A handle that is not the newest is refused if the same writer has committed since."""
         adds: list[Any] = []
         positions: dict[str, str] = {}
-        for files in map(staged_files, staged):
+        for files in map(staged_data_files, staged):
             positions.update(files.positions)
             now_ms = time.time_ns() // 1_000_000
             adds += [

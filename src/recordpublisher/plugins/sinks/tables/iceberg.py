@@ -49,7 +49,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 from .sink import TableSink
-from .staged_files import staged_files
+from .staged_data_files import staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class IcebergTable(LakeTable):
         number = staged[-1].number
         positions: dict[str, str] = {}
         paths: list[str] = []
-        for files in map(staged_files, staged):
+        for files in map(staged_data_files, staged):
             positions.update(files.positions)
             paths += [f"{loaded.location()}/{files.name(file)}" for file in files.files]
         summary = {_NUMBER + "writer": number.writer, _NUMBER + "positions": json.dumps(positions)}

@@ -15,7 +15,7 @@ from recordpublisher.plugins.columns.partitions import Partition, Partitions
 from recordpublisher.publishers.records import RecordBatch
 
 from .folder import OutputFile, TableFolder
-from .staged_files import StagedFile, StagedFiles, folder_of, mark_of
+from .staged_data_files import DataFile, StagedDataFiles, folder_of, mark_of
 
 MOST_OPEN = 32
 """Files that are written at a time: each has a buffer of a few MiB for its upload. With more partitions, the fullest are ended."""
@@ -77,7 +77,7 @@ class OpenFiles:
         self._stage += 1
         self._folder: TableFolder | None = None
         self._open = {}
-        self._ended: list[tuple[str | None, StagedFile]] = []
+        self._ended: list[tuple[str | None, DataFile]] = []
         self._count = 0
         self.written_bytes = 0
         self._positions: dict[str, str] = {}
@@ -107,12 +107,12 @@ class OpenFiles:
         for key in list(self._open):
             self._end(key)
 
-    def take(self) -> StagedFiles | None:
+    def take(self) -> StagedDataFiles | None:
         """What is durable and was not taken; None: nothing is."""
         if self._open:
             raise AssertionError("files are open")
         files = tuple(file for _, file in self._ended)
-        taken = StagedFiles(self._life, self._stage, files, self._positions)
+        taken = StagedDataFiles(self._life, self._stage, files, self._positions)
         self._begin_stage()
         return taken if files else None
 
@@ -155,5 +155,5 @@ class OpenFiles:
         del self._open[key]
         number = int(output.name.rpartition("/")[2].removesuffix(".parquet"))
         values = {name: None if value is None else str(value) for name, value in file.partition.items()}
-        staged = StagedFile(number, size, footer.num_rows, values, self._describe(footer))
+        staged = DataFile(number, size, footer.num_rows, values, self._describe(footer))
         self._ended.append((file.shard, staged))

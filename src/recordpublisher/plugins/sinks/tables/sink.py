@@ -26,7 +26,7 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .folder import STAGED
 from .open_files import OpenFiles
-from .staged_files import StagedFiles, folder_of, mark_of, staged_files
+from .staged_data_files import StagedDataFiles, folder_of, mark_of, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
 
 log = logging.getLogger("recordpublisher.lake")
@@ -125,13 +125,13 @@ class TableSink(CommittingSink):
         """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""
         for writer, commits in groupby(staged, key=lambda each: each.number.writer):
             await self._publish(writer, list(commits))
-        marks = [staged_files(each).mark for each in staged]
+        marks = [staged_data_files(each).mark for each in staged]
         if marks:
             await self._called(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the files of stages that have a mark, of lives that have ended. Raises: StoreUnavailableError."""
-        marks = {staged_files(each).mark for each in kept}
+        marks = {staged_data_files(each).mark for each in kept}
         await self._called(lambda: self._discard(has_ended, marks))
 
     def assigned(self, shards: Collection[str]) -> None:
@@ -218,13 +218,13 @@ class TableSink(CommittingSink):
         new = [each for each in commits if each.number.n > last]
         if new:
             folder = self._table.folder()
-            for files in map(staged_files, new):
+            for files in map(staged_data_files, new):
                 self._check_files(
                     files, [name for file in files.files if folder.size(name := files.name(file)) != file.size]
                 )
             self._table.commit(loaded, new)
 
-    def _check_files(self, files: StagedFiles, missing: Sequence[str]) -> None:
+    def _check_files(self, files: StagedDataFiles, missing: Sequence[str]) -> None:
         if missing:
             reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
             raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")

@@ -16,7 +16,7 @@ Life = Annotated[str, msgspec.Meta(pattern=r"^(?!\.)[A-Za-z0-9_.-]{1,200}$")]
 """It becomes a path: an entry may be somebody else's."""
 
 
-class StagedFile(msgspec.Struct, frozen=True):
+class DataFile(msgspec.Struct, frozen=True):
     """One Parquet file: its number in the stage, its size in bytes, its rows, the values of its partition, and Delta's statistics."""
 
     number: int
@@ -26,12 +26,12 @@ class StagedFile(msgspec.Struct, frozen=True):
     stats: str | None = None
 
 
-class StagedFiles(msgspec.Struct, frozen=True):
+class StagedDataFiles(msgspec.Struct, frozen=True):
     """The files of one stage of a life. `positions`: how far each shard was read, for people."""
 
     life: Life
     stage: int
-    files: tuple[StagedFile, ...]
+    files: tuple[DataFile, ...]
     positions: Mapping[str, str]
 
     @property
@@ -43,7 +43,7 @@ class StagedFiles(msgspec.Struct, frozen=True):
         """As an entry has it."""
         return cast(Mapping[str, Any], msgspec.to_builtins(self))
 
-    def name(self, file: StagedFile) -> str:
+    def name(self, file: DataFile) -> str:
         """Where a file is, relative to the table."""
         return f"{folder_of(self.life, self.stage)}/{file.number}.parquet"
 
@@ -58,10 +58,10 @@ def folder_of(life: str, stage: int | str) -> str:
     return f"{DATA}/{life}/{stage}"
 
 
-def staged_files(staged: Staged) -> StagedFiles:
+def staged_data_files(staged: Staged) -> StagedDataFiles:
     """What was staged. Raises: StateError for something else."""
     try:
-        return msgspec.convert(staged.content, StagedFiles)
+        return msgspec.convert(staged.content, StagedDataFiles)
     except msgspec.ValidationError as error:
         raise StateError(
             f"commit {staged.number.n} of {staged.number.writer} names no files of a table: {error}"
