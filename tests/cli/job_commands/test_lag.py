@@ -168,5 +168,5 @@ def test_a_jobs_file_in_the_place_of_a_stream_is_told(tmp_path):
     done = command("describe", "job.properties")
 
     assert done.returncode == 2
-    assert "it is a file" in done.stderr
+    assert "it is a job" in done.stderr
     assert "STREAM --properties job.properties" in done.stderr

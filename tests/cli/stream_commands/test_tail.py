@@ -173,7 +173,7 @@ def test_a_job_in_place_of_a_stream_is_told_with_what_was_meant(tmp_path):
     done = command("tail", str(tmp_path / "pg.properties"))
 
     assert done.returncode == 2
-    assert "it is a file" in done.stderr
+    assert "it is a job" in done.stderr
     assert f"STREAM --properties {tmp_path / 'pg.properties'}" in done.stderr
 
 
