@@ -11,13 +11,7 @@ from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.shards import Shard
 
-from .checkpointer import (
-    ACKNOWLEDGING_INTERVAL_MS,
-    AcknowledgingCheckpointer,
-    Checkpointer,
-    SnapshotCheckpointer,
-    Snapshotter,
-)
+from .checkpointer import AcknowledgingCheckpointer, Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_scheduler import CheckpointScheduler
 from .dependencies import FetcherDependencies
 from .leases.lease_counts import LeaseCounts
@@ -78,7 +72,9 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     has_positions = job.factory.visibility_seconds is None
-    scheduler = CheckpointScheduler(settings.checkpoint_interval_ms if has_positions else ACKNOWLEDGING_INTERVAL_MS)
+    scheduler = CheckpointScheduler(
+        settings.checkpoint_interval_ms if has_positions else settings.acknowledging_interval_ms
+    )
     acknowledgements = None if has_positions else _acknowledgements_of(job, scheduler)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
@@ -201,4 +197,6 @@ def _acknowledgements_of(job: FetcherDependencies, scheduler: CheckpointSchedule
         raise PluginError(
             f"{type(job.factory).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
         )
-    return Acknowledgements(seconds, job.clock, job.sink.tells_done, scheduler.request)
+    return Acknowledgements(
+        seconds, job.clock, job.sink.tells_done, scheduler.request, job.settings.acknowledging_interval_ms
+    )

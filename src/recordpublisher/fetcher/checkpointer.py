@@ -24,8 +24,6 @@ from .sink import Checkpoint, State
 from .startup import OpenedJob
 
 log = logging.getLogger("recordpublisher.fetcher")
-ACKNOWLEDGING_INTERVAL_MS = 1_000
-"""Between two checkpoints of a source without positions."""
 LAST_PAUSE_SECONDS = 1.0
 """Between two checkpoints of a run that has ended, while the sink works on what it was given."""
 LAST_PROGRESS_SECONDS = 60.0

@@ -20,6 +20,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, SINK
 from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
+from recordpublisher.publishers.properties.groups.sinks import FILE_INTERVAL
 from recordpublisher.publishers.properties.groups.values_and_time import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,
@@ -33,13 +34,36 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 
+OBJECTS_INTERVAL_MS = 60_000
+"""Between files in an object store: each costs requests, and readers want few."""
+ACKNOWLEDGING_INTERVAL_MS = 1_000
+"""Between two checkpoints of a source without positions, where the sink has no interval of its own."""
+
 
 def checkpoint_interval_ms(properties: Properties) -> int:
     """`flink.state.checkpoint.interval`; where it is not set that of the sink, as `flink.sink.delta.interval`, if it has one."""
-    of_sink = find_property(f"flink.sink.{properties.value(SINK)}.interval")
-    declared = CHECKPOINT_INTERVAL if of_sink is None or properties.is_set(CHECKPOINT_INTERVAL) else of_sink
-    interval: int = properties.value(declared)
-    return interval
+    of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else _sink_interval_ms(properties)
+    return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
+
+
+def acknowledging_interval_ms(properties: Properties) -> int:
+    """Of a source without positions: each second, unless the sink has an interval of its own."""
+    interval_ms = -1 if _sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
+    return ACKNOWLEDGING_INTERVAL_MS if interval_ms < 0 else interval_ms
+
+
+def _sink_interval_ms(properties: Properties) -> int | None:
+    name = properties.value(SINK)
+    if (declared := find_property(f"flink.sink.{name}.interval")) is not None:
+        interval: int = properties.value(declared)
+        return interval
+    path = find_property(f"flink.sink.{name}.path")  # of jsonl and parquet
+    if path is None:
+        return None
+    scheme, separator, _ = str(properties.value(path)).partition("://")
+    default = OBJECTS_INTERVAL_MS if separator and scheme.lower() != "file" else None
+    given = properties.value(FILE_INTERVAL)
+    return default if given is None else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +119,7 @@ class FetcherSettings:
     max_lag_ms: int | None = of_property(MAX_LAG)
     discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
     checkpoint_interval_ms: int
+    acknowledging_interval_ms: int
     continue_on_data_loss: bool
     on_poison: OnPoison
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
@@ -108,6 +133,7 @@ class FetcherSettings:
         return cls(
             budget=BudgetLimits(**values_of(BudgetLimits, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
+            acknowledging_interval_ms=acknowledging_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
             on_poison=OnPoison[properties.value(ON_POISON)],
             idle_intervals=IdleIntervals.of(properties),

@@ -13,14 +13,15 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error
 
+from ..settings import ACKNOWLEDGING_INTERVAL_MS
 from .deliveries import Delivery, ReceiverDeliveries
 
 log = logging.getLogger("recordpublisher.fetcher")
 LINGER_SECONDS = 0.02
 """For how long what is done is collected before it is acknowledged."""
-MOST_OPEN, MOST_OPEN_UNTIL_FLUSH = 100, 1_000
-"""Records of one receiver that are not acknowledged, with a sink that tells when each is done, and with one that is flushed each second:
-then the receiver waits."""
+MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
+"""Records of one receiver that are not acknowledged: with a sink that tells when each is done, with one that is flushed each second, and
+with one that commits less often. Then the receiver waits, for a checkpoint that is taken at once."""
 COUNTED = (TransientError, RetriesExhaustedError)
 """Of our errors those after which the job goes on: what could not be acknowledged comes again."""
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -32,9 +33,17 @@ class Acknowledgements:
     """
 
     def __init__(
-        self, visibility_seconds: float, clock: Clock, tells_done: bool, request_checkpoint: Callable[[], None]
+        self,
+        visibility_seconds: float,
+        clock: Clock,
+        tells_done: bool,
+        request_checkpoint: Callable[[], None],
+        interval_ms: int,
     ) -> None:
-        """`tells_done`: the sink calls `done`, and `confirm_written` counts only for what the sink never saw."""
+        """`tells_done`: the sink calls `done`, and `confirm_written` counts only for what the sink never saw. `interval_ms`: of
+        checkpoints."""
+        often = MOST_OPEN_UNTIL_FLUSH if interval_ms <= ACKNOWLEDGING_INTERVAL_MS else MOST_OPEN_UNTIL_COMMIT
+        self._most_open = MOST_OPEN if tells_done else often
         self._visibility = visibility_seconds
         self._clock = clock
         self._tells_done = tells_done
@@ -51,7 +60,7 @@ class Acknowledgements:
         receiver = self._receivers[key] = ReceiverDeliveries(
             publisher,
             metrics,
-            MOST_OPEN if self._tells_done else MOST_OPEN_UNTIL_FLUSH,
+            self._most_open,
             lambda: self._clock.monotonic() + self._visibility,
             self._on_done,
             self._on_full,

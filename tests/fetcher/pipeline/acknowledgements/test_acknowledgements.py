@@ -55,6 +55,23 @@ def test_records_are_acknowledged_once_after_the_flush_that_follows_their_write(
     assert fetcher.snapshot()["shards"] == {}
 
 
+def test_a_sink_with_an_interval_commits_by_it_and_its_records_are_prolonged_meanwhile():
+    queue, flushed = FakeQueue(visibility=8), []
+    queue.put(*range(5_000))
+
+    class Commits(rp.MemorySink):
+        async def flush(self, checkpoint=None):
+            flushed.append((asyncio.get_running_loop().time(), len(self.records)))
+
+    given = {"flink.sink": "delta", "flink.sink.delta.interval": "60s"}
+    run_virtual(work(queue, Commits(), Bounds(max_time=100), properties=given))
+
+    assert [(round(time), count) for time, count in flushed] == [(0, 0), (60, 5_000), (100, 5_000)]
+    assert sorted(queue.acknowledged, key=int) == [str(number) for number in range(5_000)]
+    assert len(queue.prolonged) >= 5_000
+    assert not queue.late
+
+
 def test_a_slow_handler_keeps_its_record_and_no_other():
     queue, calls, seen = FakeQueue(visibility=4), [], []
     queue.put(*range(40))

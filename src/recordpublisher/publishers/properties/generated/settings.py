@@ -311,6 +311,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
     sink_file_buffer_bytes: int | str
     """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one. In bytes."""
+    sink_file_interval: int | str
+    """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
+    set. Not set: each minute in an object store, in a local folder at each checkpoint. In ms."""
     sink_callback_function: str
     """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
     sink_map_function: str

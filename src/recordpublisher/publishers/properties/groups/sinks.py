@@ -43,6 +43,13 @@ FILE_BUFFER = SINKS.integer(
     minimum=1,
     unit="bytes",
 )
+FILE_INTERVAL = SINKS.optional_integer(
+    "flink.sink.file.interval",
+    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not set: each minute in an "
+    "object store, in a local folder at each checkpoint.",
+    minimum=1,
+    unit="ms",
+)
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
 MAP_FUNCTION = SINKS.text(
     "flink.sink.map.function", "The function of the map sink, as module:function. It is called for each record."
