@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StoreUnavailableError
+from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from ..committing_sink import CommitNumber, CommittingSink, Staged
 from ..conditional_store import ConditionalStore, ConflictError
@@ -93,20 +93,38 @@ class Commits:
         await self._decide(write)
 
     async def publish(self) -> None:
-        """Publish what is committed, in the order of its numbers. Raises: StoreUnavailableError, StateError."""
+        """Publish what is committed, in the order of its numbers. Raises: StoreUnavailableError, StateError, FencedError."""
         async with self._publishing:
             if committed := tuple(self._unpublished):
-                await self._sink.publish(committed)
+                try:
+                    await self._sink.publish(committed)
+                except StoreUnavailableError:
+                    raise
+                except StateError:
+                    await (
+                        self._check_owned()
+                    )  # whoever has replaced this life has published it: its files may be gone since
+                    raise
                 del self._unpublished[: len(committed)]
+
+    async def _check_owned(self) -> None:
+        stored = await self._store.get(self._name)
+        undecided = self._undecided
+        is_ours = undecided is not None and stored is not None and stored.value == undecided.value
+        if not is_ours and (stored is None or stored.version != self._version):
+            raise self._fenced()
+
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped"
+        )
 
     async def _decide(self, write: _Write) -> None:
         try:
             version = await self._sink.commit(self._store, self._name, write.value, self._version, write.staged)
         except ConflictError as error:
             if error.current is None or error.current.value != write.value:
-                raise FencedError(
-                    f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped"
-                ) from error
+                raise self._fenced() from error
             version = error.current.version
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error

@@ -122,6 +122,41 @@ async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, 
     assert all_data(tmp_path, kind) == [b"a", b"b"]
 
 
+async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(tmp_path, kind):
+    job = await started(sink_in(tmp_path, kind))
+    await job.sink.write(batch(b"a"))
+    await job.commits.commit(state(1))
+    (hidden,) = staged(tmp_path)
+    hidden.unlink()
+    with pytest.raises(rp.StateError, match=r"staged/job\.0\.1/\d+-0 .*shardId-0.* are in no file"):
+        await job.commits.publish()
+
+
+async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, kind, caplog):
+    job = await started(sink_in(tmp_path, kind))
+    for number in (1, 2):
+        await job.sink.write(batch(b"a"))
+        await job.checkpoint(state(number))
+        for name in visible(tmp_path):
+            (tmp_path / name).unlink()
+
+    assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
+    assert "not there any more" in caplog.text
+    await job.commits.publish()
+
+
+async def test_a_start_that_was_replaced_before_it_published_is_fenced_also_when_its_files_were_moved(tmp_path, kind):
+    sleeper = await started(sink_in(tmp_path, kind))
+    await sleeper.sink.write(batch(b"a"))
+    await sleeper.commits.commit(state(1))
+    await started(sink_in(tmp_path, kind))
+    for name in visible(tmp_path):
+        (tmp_path / name).unlink()
+
+    with pytest.raises(rp.FencedError, match="must stop"):
+        await sleeper.commits.publish()
+
+
 async def test_a_start_that_was_replaced_adds_no_file(tmp_path, kind):  # S6
     sleeper = await started(sink_in(tmp_path, kind))
     await sleeper.sink.write(batch(b"old"))

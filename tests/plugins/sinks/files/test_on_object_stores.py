@@ -109,6 +109,25 @@ async def test_the_next_start_copies_what_was_committed_and_deletes_what_was_not
     assert (bucket.staged(), [row["data"] for row in bucket.rows()]) == ([], ["committed"])
 
 
+async def test_a_staged_object_that_is_gone_is_named_and_one_that_a_user_moved_away_is_not_missed(
+    bucket, started, caplog
+):
+    job = await started(rp.JsonlSink(bucket.properties()))
+    await job.sink.write(batch(b"moved"))
+    await job.checkpoint(STATE)
+    (moved,) = bucket.visible()
+    bucket.client.delete_object(Bucket="bucket", Key=f"{bucket.prefix}/{moved}")
+    job = await started(rp.JsonlSink(bucket.properties()))
+    assert f"{moved} of {bucket.location}: published before" in caplog.text
+
+    await job.sink.write(batch(b"deleted"))
+    await job.commits.commit(STATE)
+    (hidden,) = bucket.staged()
+    bucket.client.delete_object(Bucket="bucket", Key=f"{bucket.prefix}/{hidden}")
+    with pytest.raises(rp.StateError, match=f"{hidden} .* are in no file"):
+        await job.commits.publish()
+
+
 async def test_a_large_file_is_uploaded_in_parts_and_none_is_left(bucket, started):
     job = await started(rp.JsonlSink(bucket.properties()))
     await job.sink.write(batch(b"x" * 12_000_000))

@@ -1,6 +1,7 @@
 """FileSink, the base of the file sinks: batches wait for a checkpoint, which writes them as one file for each shard."""
 
 import asyncio
+import logging
 import re
 import secrets
 from abc import abstractmethod
@@ -19,7 +20,7 @@ from recordpublisher.fetcher.stored_documents import check_document
 from recordpublisher.plugins.stores.by_location import OBJECT_STORES, back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.base import Checks
-from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
@@ -31,6 +32,7 @@ from .staged_files import Files, StagedFile, StagedFiles
 if TYPE_CHECKING:
     from .staged_objects import StagedObjects
 
+log = logging.getLogger("recordpublisher.files")
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
 
@@ -73,6 +75,7 @@ class FileSink(CommittingSink):
         self._files_there = _place_of(folder, path.key, properties)
         self._context = SinkContext()
         self._life = ""
+        self._never_published: set[str] = set()
         self._keep([])
 
     def prepare(self, batch: RecordBatch) -> Any:
@@ -128,6 +131,7 @@ class FileSink(CommittingSink):
     async def begin(self, life: str) -> None:
         """Drop what waits."""
         self._life = life
+        self._never_published = set()
         self._keep([])
 
     async def stage(self, number: CommitNumber) -> Staged | None:
@@ -139,13 +143,26 @@ class FileSink(CommittingSink):
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
         staged = await self._files_there.stage(self._life, number.n, files)
+        self._never_published |= {hidden for hidden, _ in staged}
         done = {id(part) for part in parts}
         self._keep([part for part in self._waiting if id(part) not in done])
         return Staged(number, {"files": staged}) if staged else None
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Rename the files into place."""
-        await self._files_there.publish([file for each in staged for file in self._named(each)])
+        """Rename the files into place. One that has neither name was published and moved away, unless this life stages and publishes it for
+        the first time. Raises: StateError then."""
+        files = [file for each in staged for file in self._named(each)]
+        first = {hidden for hidden, _ in files} & self._never_published
+        self._never_published -= first
+        missing = await self._files_there.publish(files)
+        if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
+            raise StateError(
+                f"{', '.join(lost)} of {self._files_there.place}: committed and not there: somebody has deleted what waits to be "
+                "published, and these records are in no file"
+            )
+        if missing:
+            names = ", ".join(name for _, name in missing)
+            log.warning("%s of %s: published before, and not there any more", names, self._files_there.place)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete hidden files."""

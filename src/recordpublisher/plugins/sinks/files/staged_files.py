@@ -65,9 +65,9 @@ class StagedFiles:
                 raise StoreUnavailableError(str(error)) from error
             raise
 
-    async def publish(self, files: Iterable[StagedFile]) -> None:
-        """Rename the files that are still staged; another process may do the same meanwhile. One that is gone was renamed."""
-        await _in_thread(self._path, lambda: self._publish(files))
+    async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
+        """Rename the files that are still staged; another process may do the same meanwhile. Returns those that have neither name."""
+        return await _in_thread(self._path, lambda: self._publish(files))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
         """Delete what these lives have staged, but for `kept`."""
@@ -85,15 +85,19 @@ class StagedFiles:
         sync(staged)
         return written
 
-    def _publish(self, files: Iterable[StagedFile]) -> None:
+    def _publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
+        missing: list[StagedFile] = []
         for staged, name in files:
             target = self._path / name
             make_folder(target.parent)
             try:
                 (self._path / staged).replace(target)
             except FileNotFoundError:
+                if not target.exists():
+                    missing.append((staged, name))
                 continue
             sync(target.parent)
+        return missing
 
     def _discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
         for folder in (self._path / HIDDEN / STAGED).glob("*"):

@@ -61,15 +61,24 @@ class StagedObjects:
             await self._each(upload, enumerate(files))
         return staged
 
-    async def publish(self, files: Iterable[StagedFile]) -> None:
-        """Copy what is still staged over its final name, then delete it. Another process may do the same: one that is gone was copied."""
+    async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
+        """Copy what is still staged over its final name, then delete it; another process may do the same meanwhile. Returns those that have
+        neither name."""
+        missing: list[StagedFile] = []
 
         async def copy(hidden: str, name: str) -> None:
-            with suppress(FileNotFoundError):
+            try:
                 await self._client.copy_async(hidden, name)
-                await self._client.delete_async(hidden)
+            except FileNotFoundError:
+                try:
+                    await self._client.head_async(name)
+                except FileNotFoundError:
+                    missing.append((hidden, name))
+                return
+            await self._delete(hidden)
 
         await self._each(copy, files)
+        return missing
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
         """Delete what these lives have staged, but for `kept`."""
