@@ -48,6 +48,7 @@ def test_a_row_group_is_sorted_and_says_so():
 def test_statistics_are_written_unless_they_are_off(has_statistics):
     file, _, _ = written(rows(1, 5), has_statistics=has_statistics)
     assert file.metadata.row_group(0).column(0).is_stats_set is has_statistics
+    assert not file.metadata.row_group(0).column(1).is_stats_set  # of bytes never
 
 
 def test_the_properties_say_how_files_are_written():

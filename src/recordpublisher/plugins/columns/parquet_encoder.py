@@ -17,7 +17,6 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-"""Columns without a dictionary: nearly every value differs, and it would cost a quarter of the encoding."""
 _ALL_DIFFERENT = {
     "explicitHashKey",
     "sequenceNumber",
@@ -27,6 +26,7 @@ _ALL_DIFFERENT = {
     "data",
     "value",
 }
+"""Columns without a dictionary: nearly every value differs, and it would cost a quarter of the encoding."""
 
 
 class ParquetOptions(NamedTuple):
@@ -108,7 +108,10 @@ class ParquetEncoder:
                 self._schema,
                 compression=self._options.compression,
                 use_dictionary=[name for name in self._schema.names if name not in _ALL_DIFFERENT],
-                write_statistics=self._options.has_statistics,
+                # no reader leaves out row groups by bytes
+                write_statistics=[field.name for field in self._schema if not pa.types.is_binary(field.type)]
+                if self._options.has_statistics
+                else False,
                 sorting_columns=pq.SortingColumn.from_ordering(self._schema, self._order) if self._order else None,
             )
         return self._writer

@@ -22,7 +22,9 @@ PARQUET_ROW_GROUP = FILES_AND_TABLES.integer(
     unit="bytes",
 )
 PARQUET_STATISTICS = FILES_AND_TABLES.boolean(
-    "flink.sink.parquet.statistics", "Whether row groups have the least and greatest value of each column.", True
+    "flink.sink.parquet.statistics",
+    "Whether row groups have the least and greatest value of each column that is not bytes.",
+    True,
 )
 PARQUET_SORT = FILES_AND_TABLES.text(
     "flink.sink.parquet.sort", "Columns by which each row group is sorted, with commas between."
