@@ -87,7 +87,7 @@ def test_errors_have_the_services_format(serve):
 def test_an_unknown_operation_is_an_error(serve):
     endpoint, _ = serve()
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.port)
-    connection.request("POST", "/", "{}", headers("CreateChannel"))
+    connection.request("POST", "/", "{}", headers("CreateRiver"))
     response = connection.getresponse()
     assert (response.status, b"UnknownOperationException" in response.read()) == (400, True)
     connection.close()

@@ -111,9 +111,9 @@ def publisher_that_is_broken(scene):
         "    async def discover(self, stream, after): ...\n"
         "@hookimpl\n"
         "def recordpublisher_register_publishers(registry):\n"
-        "    registry.add('queue', Factory)\n",
+        "    registry.add('broken', Factory)\n",
     )
-    return {"flink.stream.recordpublisher": "queue"}
+    return {"flink.stream.recordpublisher": "broken"}
 
 
 def store_that_is_unknown(scene):

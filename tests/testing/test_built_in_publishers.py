@@ -54,7 +54,8 @@ class AgainstTheEndpoint(PublisherContract):
         run_fast(work)
 
     def is_of_source(self, task):
-        return task.get_coro().__qualname__ == "RequestHandler.start"  # the endpoint's: one for each open connection
+        name = task.get_coro().__qualname__  # the endpoint's: one for each connection, open or being opened
+        return name in ("RequestHandler.start", "BaseSelectorEventLoop._accept_connection2")
 
 
 class TestPolling(AgainstTheEndpoint):

@@ -19,20 +19,24 @@ def judge(
     The consumer, in any language, writes each record's data as a line. A word may stand before it, and after it the time at which it was
     seen, in seconds since the epoch: without it the line counts as seen when it is read here. Status 3: lost or out of order.
 
-    Example: my-consumer | recordpublisher judge --schedule outage
+    Example: recordpublisher judge records.txt --schedule outage
     """
     from recordpublisher.local.schedules.judging import score, seen_in
     from recordpublisher.local.schedules.schedule import load_schedule
 
-    played, records = load_schedule(schedule), []
+    played, records, others = load_schedule(schedule), [], 0
     with fileinput.input(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             seen = seen_in(line, time.time())
-            if seen is None:
-                print_note(f"not a record of the schedule: {line.strip()[:80]}")
-            else:
+            if seen is not None:
                 records.append(seen)
+            else:
+                others += 1
+                if others == 1:
+                    print_note(f"not a record of the schedule: {line.strip()[:80]}")
     found = score(played.record_count, records, played.keys)
+    if others > 1:
+        print_note(f"{others} lines are not records of the schedule")
     counts = f"{found.lost} lost, {found.repeated} repeated, {found.out_of_order} out of order"
     echo(f"{found.records} records: {counts}; the slowest came after {found.slowest:.1f} s")
     if found.lost or found.out_of_order:

@@ -42,7 +42,7 @@ def _classes_of(given: Any) -> list[type]:
     if typing.get_origin(given) in (typing.Union, types.UnionType):
         members = list(typing.get_args(given))
     classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
-    is_known = all(isinstance(each, type) and not getattr(each, "_is_protocol", False) for each in classes)
+    is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 
 

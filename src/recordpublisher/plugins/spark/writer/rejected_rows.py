@@ -75,7 +75,7 @@ class RejectedRows:
             await sink.close()
 
     async def _open_sink(self) -> Sink:
-        """Open the sink with the number of the task as subtask, so that tasks do not fence each other."""
+        """Open the sink with the number of the task as subtask."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
         await self._sink.open(SinkContext(self._task, request_checkpoint=self._request_flush))
