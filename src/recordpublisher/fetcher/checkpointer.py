@@ -11,6 +11,7 @@ from typing import Any
 from recordpublisher.publishers.errors import StoreUnavailableError
 
 from .checkpoints.checkpoint_scheduler import CheckpointTimes
+from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.subtask_commits import SubtaskCommits
 from .conditional_store import wait_for_store
@@ -65,9 +66,13 @@ class Snapshotter:
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted: only what the sink has confirmed (S6). `times`: of its checkpoints."""
+    """Stores how far each shard was emitted: only what the sink has confirmed (S6).
+
+    `times`: of its checkpoints. `commit_counts`: of a sink that commits.
+    """
 
     times: CheckpointTimes
+    commit_counts: CommitCounts | None = None
 
     @abstractmethod
     async def checkpoint(self) -> dict[str, Any]:
@@ -98,6 +103,7 @@ class SnapshotCheckpointer(Checkpointer):
         self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
         self.times = CheckpointTimes(job.clock)
+        self.commit_counts = None if job.commits is None else job.commits.counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Take a snapshot, flush the sink, then store the snapshot."""
@@ -164,7 +170,7 @@ class SnapshotCheckpointer(Checkpointer):
             await commits.settle()
             await self._dead_letters.flush()
             state = self._snapshotter.snapshot()
-            await commits.commit(state)
+            await commits.commit(state, self._emitter.records)
         await commits.publish()
         return state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from recordpublisher.publishers.base import Checks
@@ -28,10 +28,15 @@ class CommitNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one `stage` has made durable. `content` is plain JSON, which the entry names: all that `publish` needs, in any process."""
+    """What one `stage` has made durable. `content` is plain JSON, which the entry names: all that `publish` needs, in any process.
+
+    `files` and `size`, in bytes, are for metrics, and not in the entry.
+    """
 
     number: CommitNumber
     content: Mapping[str, Any]
+    files: int = field(default=0, compare=False)
+    size: int = field(default=0, compare=False)
 
 
 class CommittingSink(Sink[V]):

@@ -146,7 +146,8 @@ class SubtaskFetcher:
         """Why the subtask is not ready, in plain words; empty while it reads and its checkpoints are stored. Needs no call."""
         now_ms = self._dependencies.clock.now_ms()
         alarms = self._view.alarm_monitor.active_alarms
-        reasons = reasons_not_ready(self._completion, self._table, self._checkpointer.times, alarms, now_ms)
+        times, undecided = self._checkpointer.times, self._view.undecided_commit()
+        reasons = reasons_not_ready(self._completion, self._table, times, alarms, now_ms, undecided)
         return reasons or self._ownership.reasons_not_ready()
 
     async def wait_ready(self) -> None:

@@ -29,6 +29,8 @@ def at(sequence):
 class Lock:
     """Stands for the emitter: between two writes."""
 
+    records = 0
+
     def __init__(self):
         self.lock = asyncio.Lock()
 

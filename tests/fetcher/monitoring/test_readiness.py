@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError
 from recordpublisher.testing.virtual_time import run_virtual
 
+from fakes.commits.committing_sink import Table, TableSink
+from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.snapshots import Snapshots
 
@@ -114,6 +117,25 @@ def test_it_is_not_ready_while_a_checkpoint_is_stuck():
     assert stuck.endswith("store or sink do not answer")
     assert 60_000 < metrics["checkpointRunningMs"] < metrics["checkpointAgeMs"]
     assert then == []
+
+
+def test_a_commit_without_an_answer_is_named_with_its_place():
+    async def run():
+        sink, store = TableSink(Table()), MemoryStore()
+        commits = SubtaskCommits(sink, store, "job", 0, 1)
+        async with running(source_of("a"), sink, commits=commits) as (fetcher, _):
+            good, answers = fetcher.metrics()["subtask"], asyncio.Event()
+            sink.commit = lambda *_: answers.wait()
+            await asyncio.sleep(63)
+            reasons = fetcher.reasons_not_ready()
+            del sink.commit
+            answers.set()
+            return good, reasons
+
+    good, (reason,) = run_virtual(run())
+
+    assert reason.endswith("whether subtask-0 in memory is stored is not known")
+    assert (good["committedFiles"], good["committedBytes"], good["uncommittedRecords"]) == (0, 0, 0)
 
 
 def test_a_start_that_was_fenced_off_is_not_ready():  # S6

@@ -97,6 +97,8 @@ def position_of(stored: StoredPosition) -> int:
 class BetweenWrites:
     """Stands for the emitter of a process."""
 
+    records = 0
+
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 

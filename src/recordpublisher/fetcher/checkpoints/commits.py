@@ -8,6 +8,7 @@ from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError
 
 from ..committing_sink import CommitNumber, CommittingSink, Staged
 from ..conditional_store import ConditionalStore, ConflictError
+from .commit_counts import CommitCounts
 
 MOST_UNPUBLISHED = 3
 """With so many commits that are not published yet the next one waits: an entry has room for a few."""
@@ -19,6 +20,7 @@ ValueOf = Callable[[int, Sequence[Staged]], bytes]
 class _Write:
     value: bytes
     staged: Sequence[Staged]
+    records: int
 
 
 class Commits:
@@ -40,6 +42,7 @@ class Commits:
         version: str | None = None,
         number: int = 0,
         unpublished: Sequence[Staged] = (),
+        counts: CommitCounts | None = None,
     ) -> None:
         """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`."""
         self._sink = sink
@@ -50,6 +53,8 @@ class Commits:
         self._number = number
         self._staged: list[Staged] = []
         self._unpublished = list(unpublished)
+        self._counts = counts or CommitCounts()
+        self._records = self._counts.records
         self._undecided: _Write | None = None
         self._publishing = asyncio.Lock()
 
@@ -73,9 +78,10 @@ class Commits:
         if len(self._unpublished) >= MOST_UNPUBLISHED:
             await self.publish()
 
-    async def stage(self) -> None:
-        """Let the sink stage what was written: the next commit names it. Raises: errors of the sink."""
+    async def stage(self, records: int = 0) -> None:
+        """Let the sink stage what was written: the next commit names it. `records`: written until now. Raises: errors of the sink."""
         self._number += 1
+        self._records = records
         staged = await self._sink.stage(CommitNumber(self._writer, self._number))
         if staged is not None:
             self._staged.append(staged)
@@ -89,7 +95,9 @@ class Commits:
             raise AssertionError("a commit is undecided")
         self._number += 1
         staged = tuple(self._staged) if names_staged else ()
-        write = self._undecided = _Write(value_of(self._number, (*self._unpublished, *staged)), staged)
+        value = value_of(self._number, (*self._unpublished, *staged))
+        write = self._undecided = _Write(value, staged, self._records if names_staged else self._counts.records)
+        self._counts.begun(f"{self._name} in {self._store.place}")
         await self._decide(write)
 
     async def publish(self) -> None:
@@ -101,9 +109,8 @@ class Commits:
                 except StoreUnavailableError:
                     raise
                 except StateError:
-                    await (
-                        self._check_owned()
-                    )  # whoever has replaced this life has published it: its files may be gone since
+                    # Whoever has replaced this life has published it: its files may be gone since.
+                    await self._check_owned()
                     raise
                 del self._unpublished[: len(committed)]
 
@@ -129,5 +136,6 @@ class Commits:
         except RetriesExhaustedError as error:
             raise StoreUnavailableError(str(error)) from error
         self._version, self._undecided = version, None
+        self._counts.decided(write.staged, write.records)
         self._unpublished += write.staged
         del self._staged[: len(write.staged)]

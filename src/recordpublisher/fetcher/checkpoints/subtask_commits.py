@@ -12,6 +12,7 @@ from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
 from ..sink import State
 from .assignment_kinds import PARTS, SUBTASK_PREFIX, refuse_assignment
+from .commit_counts import CommitCounts
 from .commits import Commits
 from .snapshot_store import SnapshotStore
 from .state_entries import StateEntry, entry_name
@@ -35,6 +36,7 @@ class SubtaskCommits:
         self._entry = StateEntry()
         self._commits: Commits | None = None
         self._has_former = False
+        self.counts = CommitCounts()
 
     async def open(self) -> list[State]:
         """Take the next generation, publish what entries name, discard what ended starts have left, and return every snapshot.
@@ -60,7 +62,13 @@ class SubtaskCommits:
         await self._sink.begin(life_name(self._job, self._subtask, entry.generation))
         writer, number = f"{self._job}/{self._subtask}/{entry.writer}", entry.generation * NUMBERS
         self._commits = Commits(
-            self._sink, self._store, entry_name(self._subtask), writer, version=version, number=number
+            self._sink,
+            self._store,
+            entry_name(self._subtask),
+            writer,
+            version=version,
+            number=number,
+            counts=self.counts,
         )
         ours = {entry_name(subtask) for subtask in range(self._parallelism)}
         self._has_former = any(entry.snapshot is not None for name, entry in entries.items() if name not in ours)
@@ -70,12 +78,12 @@ class SubtaskCommits:
         """Decide what is undecided; to be called before the snapshot is taken. Raises: FencedError, StoreUnavailableError, StateError."""
         await self._opened.settle()
 
-    async def commit(self, state: dict[str, Any]) -> None:
-        """Stage what was written, and commit it with this snapshot, which covers exactly that. No write may go on.
+    async def commit(self, state: dict[str, Any], records: int = 0) -> None:
+        """Stage what was written, and commit it with this snapshot, which covers exactly that. No write may go on. `records`: written.
 
         Raises: FencedError, StoreUnavailableError, StateError, errors of the sink.
         """
-        await self._opened.stage()
+        await self._opened.stage(records)
 
         def value(number: int, staged: Sequence[Staged]) -> bytes:
             entry = self._entry

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StateError, StoreUnavailableError
 
+from ..checkpoints.commit_counts import CommitCounts
 from ..checkpoints.commits import Commits
 from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
@@ -20,6 +21,7 @@ class SinkLives:
 
     def __init__(self, sink: CommittingSink, emitter: Emitter) -> None:
         self.sink = sink
+        self.counts = CommitCounts()
         self._emitter = emitter
         self._life = ""
 
@@ -28,6 +30,11 @@ class SinkLives:
         async with self._emitter.between_writes():
             await self.sink.begin(life)
             self._life = life
+
+    @property
+    def records(self) -> int:
+        """Written to the sink, in all lives."""
+        return self._emitter.records
 
     def check(self, life: str) -> None:
         """Raises: FencedError for a life that has ended. To be called while nothing is written."""
@@ -63,7 +70,9 @@ class CommittedPositions(PositionStore):
         self._clock = clock
         self._duration = duration
         self._place = (entries or store).place
-        self._commits = Commits(self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}")
+        self._commits = Commits(
+            self._sink, entries or store, part_name(worker, 0), f"{job}/{worker}", counts=lives.counts
+        )
         self._stored: Positions | None = None
         self._has_joined = False
         self._undecided_since: float | None = None
@@ -97,7 +106,7 @@ class CommittedPositions(PositionStore):
     async def stage(self) -> None:
         """Let the sink stage what it was given in this life."""
         self._lives.check(self._worker)
-        await self._commits.stage()
+        await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         """Write the part, unless it is the same as before and nothing was staged."""

@@ -9,6 +9,7 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..checkpointer import Checkpointer, Snapshotter
 from ..checkpoints.checkpoint_scheduler import CheckpointTimes
+from ..checkpoints.commit_counts import CommitCounts
 from ..pipeline.suspension import SuspensionDetector
 from .worker_lives import WorkerLives
 
@@ -19,12 +20,18 @@ class LeaseCheckpointer(Checkpointer):
     """Lets the worker of this process store how far each shard was emitted."""
 
     def __init__(
-        self, lives: WorkerLives, snapshotter: Snapshotter, suspension: SuspensionDetector, clock: Clock
+        self,
+        lives: WorkerLives,
+        snapshotter: Snapshotter,
+        suspension: SuspensionDetector,
+        clock: Clock,
+        commit_counts: CommitCounts | None,
     ) -> None:
         self._lives = lives
         self._snapshotter = snapshotter
         self._suspension = suspension
         self.times = CheckpointTimes(clock)
+        self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then commit."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from recordpublisher.publishers.shards import Shard
 
 from ..checkpointer import Snapshotter
+from ..checkpoints.commit_counts import CommitCounts
 from ..committing_sink import CommittingSink
 from ..dependencies import FetcherDependencies
 from ..leases.documents.position_part import StoredPosition
@@ -66,6 +67,11 @@ class LeasedShards:
         self.has_unknown = asyncio.Event()
         self.sink_lives = SinkLives(job.sink, emitter) if isinstance(job.sink, CommittingSink) else None
         """Of a sink that commits."""
+
+    @property
+    def commit_counts(self) -> CommitCounts | None:
+        """Of a sink that commits."""
+        return None if self.sink_lives is None else self.sink_lives.counts
 
     @property
     def unknown(self) -> set[str]:

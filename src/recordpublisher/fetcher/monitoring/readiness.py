@@ -19,8 +19,9 @@ def reasons_not_ready(
     checkpoints: CheckpointTimes,
     alarms: Iterable[Alarm],
     now_ms: int,
+    undecided: str | None = None,
 ) -> list[str]:
-    """What keeps the subtask from being ready, in plain words; empty: it is ready.
+    """What keeps the subtask from being ready, in plain words; empty: it is ready. `undecided`: the entry of a commit without an answer.
 
     It is judged from what the run has seen, without a call: a fenced process and one whose store refuses a checkpoint end with an error.
     """
@@ -32,9 +33,8 @@ def reasons_not_ready(
     if not _is_reading(entries, now_ms):
         reasons.append(f"no shard could be read for {READ_LIMIT_MS // 1000} s")
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:
-        reasons.append(
-            f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: store or sink do not answer"
-        )
+        why = "store or sink do not answer" if undecided is None else f"whether {undecided} is stored is not known"
+        reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 
 from ..checkpoints.checkpoint_scheduler import CheckpointTimes
+from ..checkpoints.commit_counts import CommitCounts
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
 from ..metric_types import COUNTER, GAUGE, TEXT, Metric, metric, metrics_of
@@ -35,6 +36,7 @@ class SubtaskView:
     suspension: SuspensionDetector
     checkpoints: CheckpointTimes
     leases: LeaseCounts
+    commits: CommitCounts | None
     wanted: WorkersWanted
 
     @property
@@ -52,6 +54,10 @@ class SubtaskView:
             view = ShardView(entry, now_ms, now, retention_ms, entry.key in alarms, why_blocked)
             shards[entry.key] = {metric.name: metric.read(view) for metric in SHARD_METRICS}
         return {"subtask": {metric.name: metric.read(self) for metric in SUBTASK_METRICS}, "shards": shards}
+
+    def undecided_commit(self) -> str | None:
+        """The entry of a commit without an answer."""
+        return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int) -> None:
         """Now and then, in a group: how far its shards are behind, and what it has written."""
@@ -115,6 +121,21 @@ class SubtaskView:
         """Since the oldest checkpoint began that is not stored, 0 while there is none; it grows while the store or the sink does not
         answer."""
         return self.checkpoints.running_ms
+
+    @metric(GAUGE, "files")
+    def committed_files(self) -> int | None:
+        """Files of the last commit that had any (files, delta, iceberg); null: the sink does not commit."""
+        return None if self.commits is None else self.commits.files
+
+    @metric(GAUGE, "bytes")
+    def committed_bytes(self) -> int | None:
+        """Their bytes."""
+        return None if self.commits is None else self.commits.size
+
+    @metric(GAUGE, "records")
+    def uncommitted_records(self) -> int | None:
+        """Written to a sink that commits, and not committed yet."""
+        return None if self.commits is None else max(0, self.emitter.records - self.commits.records)
 
     @metric(GAUGE, "bytes")
     def budget_used_bytes(self) -> int:

@@ -122,6 +122,19 @@ async def test_a_crash_after_the_commit_is_finished_by_the_next_start(tmp_path, 
     assert all_data(tmp_path, kind) == [b"a", b"b"]
 
 
+async def test_a_commit_counts_its_files_their_bytes_and_what_was_written_before_it(tmp_path, kind):
+    job = await started(sink_in(tmp_path, kind))
+    await job.sink.write(batch(b"a"))
+    await job.sink.write(batch(b"b", shard_id="shardId-1"))
+    await job.commits.commit(state(1), 2)
+    counts = job.commits.counts
+    size = sum(file.stat().st_size for file in staged(tmp_path))
+    assert (counts.files, counts.size, counts.records, counts.undecided) == (2, size, 2, None)
+
+    await job.checkpoint(state(1))
+    assert (counts.files, counts.size) == (2, size)
+
+
 async def test_a_staged_file_that_is_gone_before_it_was_ever_published_is_named(tmp_path, kind):
     job = await started(sink_in(tmp_path, kind))
     await job.sink.write(batch(b"a"))

@@ -142,11 +142,11 @@ class FileSink(CommittingSink):
         parts, rejected = list(self._waiting), list[tuple[RecordBatch, str]]()
         files = await asyncio.to_thread(self._files, parts, rejected)
         await self._context.reject_all(rejected)
-        staged = await self._files_there.stage(self._life, number.n, files)
+        staged, size = await self._files_there.stage(self._life, number.n, files)
         self._never_published |= {hidden for hidden, _ in staged}
         done = {id(part) for part in parts}
         self._keep([part for part in self._waiting if id(part) not in done])
-        return Staged(number, {"files": staged}) if staged else None
+        return Staged(number, {"files": staged}, len(staged), size) if staged else None
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Rename the files into place. One that has neither name was published and moved away, unless this life stages and publishes it for

@@ -52,8 +52,8 @@ class StagedFiles:
         """Why this user cannot write there; None: it seems possible."""
         return await asyncio.to_thread(why_not_writable, self._path)
 
-    async def stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
-        """Write files, and return where each one is and its name. The names of staged files are unique.
+    async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
+        """Write files, and return where each one is and its name; and their bytes. The names of staged files are unique.
 
         Raises: StoreUnavailableError also when the folder went away meanwhile: whoever has replaced this life has deleted it, as the next
         commit will find out.
@@ -73,17 +73,19 @@ class StagedFiles:
         """Delete what these lives have staged, but for `kept`."""
         await _in_thread(self._path, lambda: self._discard(has_ended, kept))
 
-    def _stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
+    def _stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         staged = self._path / HIDDEN / STAGED / life
         make_folder(staged)
         written: list[StagedFile] = []
+        size = 0
         for index, (name, write) in enumerate(files.items()):
             file = staged / f"{number}-{index}"
             write(file)
             sync(file)
+            size += file.stat().st_size
             written.append((str(file.relative_to(self._path)), name))
         sync(staged)
-        return written
+        return written, size
 
     def _publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
         missing: list[StagedFile] = []

@@ -47,8 +47,9 @@ class StagedObjects:
         """Only a write tells."""
         return None
 
-    async def stage(self, life: str, number: int, files: Files) -> list[StagedFile]:
-        """Upload hidden objects, and return where each one is and its name."""
+    async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
+        """Upload hidden objects, and return where each one is and its name; and their bytes."""
+        sizes: list[int] = []
         staged = [(f"{HIDDEN}/{STAGED}/{life}/{number}-{index}", name) for index, name in enumerate(files)]
         with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
 
@@ -56,10 +57,11 @@ class StagedObjects:
                 file = Path(folder) / str(index)
                 await asyncio.to_thread(files[name], file)
                 await self._client.put_async(staged[index][0], file)
+                sizes.append(file.stat().st_size)
                 file.unlink()
 
             await self._each(upload, enumerate(files))
-        return staged
+        return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
         """Copy what is still staged over its final name, then delete it; another process may do the same meanwhile. Returns those that have

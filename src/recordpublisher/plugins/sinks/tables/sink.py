@@ -119,7 +119,9 @@ class TableSink(CommittingSink):
             await self._context.reject_all(tuple(self._rejected))
             self._rejected = []
         taken = self._opened.take()
-        return None if taken is None else Staged(number, taken.to_content())
+        if taken is None:
+            return None
+        return Staged(number, taken.to_content(), len(taken.files), sum(file.size for file in taken.files))
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""
