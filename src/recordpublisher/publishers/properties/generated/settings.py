@@ -347,7 +347,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group. Earlier ones are written when those of all open files
     have flink.sink.file.buffer.bytes. In bytes."""
     sink_parquet_statistics: bool
-    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of each column."""
+    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of each column that is not bytes."""
     sink_parquet_sort: str
     """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
     sink_parquet_columns: Literal["FIELDS", "RECORD"]
