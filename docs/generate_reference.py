@@ -29,7 +29,7 @@ NOTE = "<!-- made by make docs from the code: change the code, not this page -->
 AREAS = {
     "reading": (
         "Reading",
-        ["DataFetcher", "consume", "stream", "read_arrow", "read_polars", "lambda_handler", "export_metrics", "Alarm",
+        ["DataFetcher", "consume", "stream", "read_arrow", "read_polars", "lambda_handler", "export_metrics", "reset_positions", "Alarm",
          "AlarmKind"],
     ),
     "records": (

@@ -22,6 +22,7 @@ _NAMES = {
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
     ".plugins.metrics.export": "export_metrics",
+    ".plugins.positions.reset": "reset_positions",
     ".plugins.runtime.data_fetcher": "DataFetcher",
     ".plugins.runtime.aws_lambda.handler": "lambda_handler",
     ".plugins.runtime.frames.read": "read_arrow read_polars",

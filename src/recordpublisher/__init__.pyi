@@ -29,6 +29,7 @@ from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
 from .plugins.metrics.export import export_metrics as export_metrics
+from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
 from .plugins.runtime.aws_lambda.handler import lambda_handler as lambda_handler
 from .plugins.runtime.frames.read import read_arrow as read_arrow

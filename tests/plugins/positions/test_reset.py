@@ -4,13 +4,13 @@ import asyncio
 import sqlite3
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.positions.job_positions import JobPositions
+from recordpublisher.plugins.positions.job_positions import job_and_service
 from recordpublisher.plugins.positions.reset import PositionsReset, place_named
-from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import StartingPosition
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
@@ -26,16 +26,12 @@ async def read(job):
 
 
 async def reset(job, to, *shards, apply=True):
-    positions = JobPositions(job)
-    try:
-        async with KinesisClient(job, [job["flink.streams"]]) as service:
-            resetting = PositionsReset(positions, service, [job["flink.streams"]], job, place_named(to), shards)
-            plan = await resetting.plan()
-            if apply:
-                await resetting.apply(plan)
-            return plan
-    finally:
-        await positions.close()
+    async with job_and_service(job) as (positions, service, streams):
+        resetting = PositionsReset(positions, service, streams, job, place_named(to), shards)
+        plan = await resetting.plan()
+        if apply:
+            await resetting.apply(plan)
+        return plan
 
 
 @pytest.fixture
@@ -47,6 +43,23 @@ def put(kinesis, stream):
         kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k", ExplicitHashKey=key)
 
     return put
+
+
+async def test_by_a_function_that_says_from_where_each_shard_is_read(job, put):
+    put(b"1")
+    assert await read(job) == [b"1"]
+
+    planned = await rp.reset_positions(job, "LATEST", dry_run=True)
+
+    assert {place.type.value for place in planned.values()} == {"AT_TIMESTAMP"}
+    assert await read(job) == []
+
+    moved = await rp.reset_positions(job, datetime(2026, 1, 1, tzinfo=UTC), shard_ids=[FIRST])
+
+    assert moved[f"{job['flink.streams']}/{FIRST}"] == StartingPosition.at_timestamp(1767225600000)
+    assert await read(job) == [b"1"]
+    with pytest.raises(rp.ConfigurationError, match=r"'to'.*'soon'"):
+        await rp.reset_positions(job, "soon")
 
 
 async def test_every_shard_from_the_oldest_record(job, put):

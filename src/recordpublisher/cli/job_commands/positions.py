@@ -20,9 +20,7 @@ from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
-    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-    from recordpublisher.publishers.kinesis import KinesisClient
 
 positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
@@ -154,6 +152,7 @@ def reset_positions(
 
     Example: recordpublisher positions reset job.properties --to 2026-11-26T06:00:00Z -p flink.state.uri=state
     """
+    from recordpublisher.plugins.positions.job_positions import job_and_service
     from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 
     start = place_named(to)
@@ -240,21 +239,7 @@ async def kcl_transfer(
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """From a file of positions to the job."""
     from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import job_and_service
 
     async with job_and_service(properties) as (job, service, streams):
         yield FileTransfer(job, path, service, streams, properties, is_forced)
-
-
-@asynccontextmanager
-async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
-    """The job's positions, the service and the job's streams."""
-    from recordpublisher.plugins.positions.job_positions import JobPositions
-    from recordpublisher.plugins.runtime.stream_names import streams_of
-    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
-
-    streams, job = streams_of(properties), JobPositions(properties)
-    try:
-        async with KinesisClient(properties, streams) as service:
-            yield job, service, streams
-    finally:
-        await job.close()

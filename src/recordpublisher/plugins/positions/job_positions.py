@@ -1,7 +1,11 @@
 """JobPositions: the stored positions of the job that a properties file describes, in its sink and its state store, and imported ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
@@ -25,7 +29,11 @@ from ..host.build_from_properties import build_sink, build_store
 from ..host.manager import load_registry
 from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
 from ..runtime.sources_without_positions import check_has_positions
+from ..runtime.stream_names import streams_of
 from ..stores.by_location import missing_folder
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.kinesis import KinesisClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +205,16 @@ class ImportedPosition:
 def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, ShardState]:
     """The states to store. Nothing, where nothing was found: the job knows what to do with a new shard or an ended one."""
     return {position.shard: position.state for position in positions if position.is_stored}
+
+
+@asynccontextmanager
+async def job_and_service(properties: Properties) -> AsyncIterator[tuple[JobPositions, KinesisClient, Sequence[str]]]:
+    """The job's positions, the service and the job's streams."""
+    from recordpublisher.publishers.kinesis import KinesisClient  # brings the AWS SDK
+
+    streams, job = streams_of(properties), JobPositions(properties)
+    try:
+        async with KinesisClient(properties, streams) as service:
+            yield job, service, streams
+    finally:
+        await job.close()

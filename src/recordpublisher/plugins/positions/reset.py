@@ -1,8 +1,9 @@
-"""PositionsReset: lets a job that has positions go on from another place: the oldest record, the tip, or a time."""
+"""Lets a job that has positions go on from another place: the oldest record, the tip, or a time. `reset_positions` is public."""
 
 import functools
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from recordpublisher.fetcher.checkpoints.restore import initial_states
@@ -10,7 +11,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
@@ -19,7 +20,7 @@ from recordpublisher.publishers.properties.times import A_TIME
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .job_positions import ImportedPosition, JobPositions, imported_states
+from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_service
 
 T = TypeVar("T")
 PLACES = (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value)
@@ -80,9 +81,36 @@ class PositionsReset:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
 
 
-def place_named(to: str) -> StartingPosition:
-    """TRIM_HORIZON, LATEST, or a time: ISO-8601 or epoch seconds. Raises: ConfigurationError."""
-    place = to.upper()
-    if place in PLACES:
-        return StartingPosition(PositionType(place))
-    return StartingPosition.at_timestamp(time_ms("--to", to, f"{', '.join(PLACES)}, or a time: {A_TIME}"))
+def place_named(to: datetime | str | float, name: str = "--to") -> StartingPosition:
+    """TRIM_HORIZON, LATEST, or a time. Raises: ConfigurationError that names the setting `name`."""
+    if isinstance(to, str) and to.upper() in PLACES:
+        return StartingPosition(PositionType(to.upper()))
+    return StartingPosition.at_timestamp(time_ms(name, to, f"{', '.join(PLACES)}, or a time: {A_TIME}"))
+
+
+async def reset_positions(
+    properties: Mapping[str, object],
+    to: datetime | str | float,
+    *,
+    shard_ids: Collection[str] = (),
+    dry_run: bool = False,
+) -> dict[str, SequenceNumber | StartingPosition | None]:
+    """Let a job that was stopped go on from another place, as `recordpublisher positions reset` does.
+
+    - `properties`: of the job, as `recordpublisher run` takes them.
+    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, or a time: a datetime with a zone, ISO-8601, epoch seconds or milliseconds.
+    - `shard_ids`: only these shards, of all streams. Default: every shard.
+    - `dry_run`: nothing is written.
+
+    Returns, by `stream/shard`, after which record or from where each shard is read now; None for one that was read to its end. Subtasks
+    that run are fenced off. Raises: ConfigurationError; StateError when the job has no positions, while a worker of the group runs, or
+    where a group's positions are with its rows; KinesisError.
+    """
+    start, properties = place_named(to, "to"), Properties(properties)
+    async with job_and_service(properties) as (job, service, streams):
+        reset = PositionsReset(job, service, streams, properties, start, shard_ids)
+        plan = await reset.plan()
+        if not dry_run:
+            await reset.apply(plan)
+    states = {each.shard: each.state for each in plan}
+    return {key: None if state.ended else state.position or state.start for key, state in states.items()}
