@@ -59,7 +59,9 @@ def test_another_pattern_is_refused_in_a_sentence(pattern):
         Partitions(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["dt={country:%Y}", "missing={missing}", "price={price}", "n={eventTime:%Y}"])
+@pytest.mark.parametrize(
+    "pattern", ["dt={country:%Y}", "missing={missing}", "dt={missing:%Y}", "price={price}", "n={eventTime:%Y}"]
+)
 def test_a_column_that_cannot_be_cut_is_named(pattern):
     with pytest.raises(rp.ConfigurationError, match=r"is none of the columns|is the name of a column"):
         Partitions(pattern).check(SCHEMA)

@@ -73,8 +73,7 @@ class Partitions:
         """Whether rows of these columns can be partitioned. Raises: ConfigurationError."""
         for part in self.parts:
             kind = schema.field(part.column).type if part.column in schema.names else None
-            fits = pa.types.is_timestamp(kind) if part.form else _is_plain(kind)
-            if kind is None or not fits:
+            if kind is None or not (pa.types.is_timestamp(kind) if part.form else _is_plain(kind)):
                 columns = ", ".join(
                     field.name for field in schema if part.form is None or pa.types.is_timestamp(field.type)
                 )
@@ -123,9 +122,8 @@ def _value(part: PartitionPart, key: Any) -> Any:
 
 
 def _is_plain(kind: Any) -> bool:
-    return kind is not None and (
-        pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
-    )
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_string, types.is_integer, types.is_boolean, types.is_date))
 
 
 def _folder_name(value: Any) -> str:
