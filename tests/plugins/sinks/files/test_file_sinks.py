@@ -264,6 +264,26 @@ async def test_a_full_buffer_requests_a_checkpoint(tmp_path, kind):
     assert asked
 
 
+async def test_the_job_waits_while_twice_as_much_waits(tmp_path, kind):
+    resumed = []
+    sink = sink_in(tmp_path, kind, **{"flink.sink.file.buffer.bytes": 1_000})
+    await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
+    await sink.write(batch(b"x" * 1_000))
+    assert sink.has_room()
+    await sink.write(batch(b"y" * 1_000))
+    assert not sink.has_room()
+    resumed.clear()
+
+    await sink.flush()
+
+    assert (sink.has_room(), resumed) == (True, [True])
+
+
+def test_folders_by_time_are_refused_where_there_are_none(tmp_path):
+    with pytest.raises(rp.ConfigurationError, match="leave it out, or take parquet"):
+        sink_in(tmp_path, Jsonl, **{"flink.sink.partitions": "dt={eventTime:%Y}"})
+
+
 async def test_parquet_keeps_columns_and_releases_the_records(tmp_path):  # S6
     sink = sink_in(tmp_path, Parquet)
     await sink.open(rp.SinkContext())

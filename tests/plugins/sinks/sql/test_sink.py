@@ -253,6 +253,21 @@ async def test_a_full_buffer_requests_a_checkpoint(path):
     assert asked
 
 
+async def test_the_job_waits_while_twice_as_much_waits(path):
+    resumed = []
+    sink = sink_on(path, **{"flink.sink.sql.buffer.bytes": 1_000})
+    await sink.open(rp.SinkContext(resume_writing=lambda: resumed.append(sink.has_room())))
+    await sink.write(batch(b"x" * 1_000))
+    assert sink.has_room()
+    await sink.write(batch(b"y" * 1_000))
+    assert not sink.has_room()
+    resumed.clear()
+
+    await sink.flush()
+
+    assert (sink.has_room(), resumed) == (True, [True])
+
+
 async def test_calls_that_are_cancelled_and_overtaken_leave_whole_transactions(path):
     """A connection used through `asyncio.to_thread` breaks here: the thread of the cancelled call overlaps the next call."""
     sink = sink_on(path, **{"flink.sink.sql.table": "rounds"})

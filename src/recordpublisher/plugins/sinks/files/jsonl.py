@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -24,7 +26,10 @@ class JsonlSink(FileSink):
     suffix = ".jsonl"
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        super().__init__(Properties(properties), JSONL_PATH)
+        super().__init__(given := Properties(properties), JSONL_PATH)
+        if (pattern := given.value(PARTITIONS)) is not None:
+            reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
+            raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
 
     def file_writers(self, contents: Sequence[RecordBatch], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """One line for each record; rejects a value that JSON cannot represent."""

@@ -122,6 +122,10 @@ class FileSink(CommittingSink):
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
 
+    def has_room(self) -> bool:
+        """Not while twice of `flink.sink.file.buffer.bytes` waits: the folder, or the entries, may be away for long."""
+        return self._waiting_bytes < 2 * self._limit
+
     def revoked(self, shards: Collection[str]) -> None:
         """Drop what waits of these shards: it is read again by another process."""
         self._keep([part for part in self._waiting if part.shard not in shards])
@@ -174,6 +178,7 @@ class FileSink(CommittingSink):
 
     def _keep(self, parts: list[WaitingBatch]) -> None:
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)
+        self._context.resume_writing()
 
     def _files(self, parts: Sequence[WaitingBatch], rejected: Rejected) -> Files:
         by_shard: dict[tuple[str, str], list[WaitingBatch]] = {}

@@ -30,9 +30,8 @@ class RowBuffer:
 
     def reset(self) -> None:
         """Drop everything."""
-        self._waiting: list[RecordBatch] = []
-        self._bytes = 0
         self._staged: dict[CommitNumber, list[Row]] = {}
+        self._keep([])
 
     def add(self, batch: RecordBatch) -> None:
         """Keep a batch for the next commit."""
@@ -40,6 +39,10 @@ class RowBuffer:
         self._bytes += batch.held_bytes
         if self._bytes >= self._limit:
             self._context.request_checkpoint()
+
+    def has_room(self) -> bool:
+        """Not while twice of `limit` waits: the database may be away for long."""
+        return self._bytes < 2 * self._limit
 
     def drop(self, shards: Collection[str]) -> None:
         """Forget what waits of these shards (`Shard.key`)."""
@@ -90,7 +93,9 @@ class RowBuffer:
         return number in self._staged
 
     def _keep(self, batches: list[RecordBatch]) -> None:
+        self._waiting: list[RecordBatch]
         self._waiting, self._bytes = batches, sum(batch.held_bytes for batch in batches)
+        self._context.resume_writing()
 
     def _rows(self, batches: Sequence[RecordBatch]) -> list[Row]:
         return [row for batch in batches for row in self._opened_target.rows.rows(batch)]

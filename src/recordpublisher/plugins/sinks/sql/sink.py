@@ -95,6 +95,10 @@ class SqlSink(CommittingSink):
         """Keep the batch for the next checkpoint."""
         self._buffer.add(batch)
 
+    def has_room(self) -> bool:
+        """Not while twice of `flink.sink.sql.buffer.bytes` waits."""
+        return self._buffer.has_room()
+
     def revoked(self, shards: Collection[str]) -> None:
         """Drop what waits of these shards: it is read again by another process."""
         self._buffer.drop(shards)

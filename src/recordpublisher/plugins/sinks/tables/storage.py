@@ -11,12 +11,18 @@ from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.endpoint import region_of
-from recordpublisher.publishers.properties.groups.access import ACCESS_KEY_ID, SECRET_KEY, SESSION_TOKEN
+from recordpublisher.publishers.properties.groups.access import (
+    ACCESS_KEY_ID,
+    CREDENTIALS_PROVIDER,
+    SECRET_KEY,
+    SESSION_TOKEN,
+)
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 
+_PROVIDERS = ("AUTO", "ENV_VAR", "BASIC")
 FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 
 
@@ -33,6 +39,7 @@ class TableStorage:
         self.options: dict[str, str] = {}
         if back_end == "S3":
             self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
+            _check_provider(properties)
             self.options = _options_of_s3(properties)
 
     def folder(self) -> TableFolder:
@@ -51,6 +58,16 @@ class TableStorage:
             )
             return TableFolder(files, self.uri.removeprefix("s3://"))
         return TableFolder(*fs.FileSystem.from_uri(self.uri))
+
+
+def _check_provider(properties: Properties) -> None:
+    """Raises: ConfigurationError for credentials that neither client would get: they would go with others."""
+    provider = properties.value(CREDENTIALS_PROVIDER)
+    if provider not in _PROVIDERS:
+        reason = (
+            "the clients of a table in S3 do not take it: have AWS_PROFILE, AWS_ROLE_ARN or keys in the environment"
+        )
+        raise ConfigurationError(CREDENTIALS_PROVIDER.key, provider, ", ".join(_PROVIDERS), reason=reason)
 
 
 def _options_of_s3(properties: Properties) -> dict[str, str]:

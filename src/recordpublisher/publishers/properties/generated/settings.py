@@ -303,14 +303,16 @@ class ReadSettings(TypedDict, total=False):
     AUTO, those of the fields of the first batch, and a later field is an error that names the ALTER TABLE to run; EVOLVE adds its
     column."""
     sink_sql_buffer_bytes: int | str
-    """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one. In bytes."""
+    """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one; at twice of it the job
+    waits. In bytes."""
     sink_jsonl_path: str
     """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
     abfss://container@account.dfs.core.windows.net/prefix."""
     sink_parquet_path: str
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
     sink_file_buffer_bytes: int | str
-    """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one. In bytes."""
+    """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one; at twice of it the
+    job waits. In bytes."""
     sink_file_interval: int | str
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
     set. Not set: each minute in an object store, in a local folder at each checkpoint. In ms."""

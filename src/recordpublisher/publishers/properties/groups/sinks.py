@@ -26,7 +26,7 @@ SQL_COLUMNS = SINKS.choice(
 )
 SQL_BUFFER = SINKS.integer(
     "flink.sink.sql.buffer.bytes",
-    "Memory of rows waiting for a checkpoint at which the sql sink requests one.",
+    "Memory of rows waiting for a checkpoint at which the sql sink requests one; at twice of it the job waits.",
     16 * 2**20,
     minimum=1,
     unit="bytes",
@@ -38,7 +38,7 @@ JSONL_PATH = SINKS.text(
 PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`.")
 FILE_BUFFER = SINKS.integer(
     "flink.sink.file.buffer.bytes",
-    "Memory of records waiting for a checkpoint at which a file sink requests one.",
+    "Memory of records waiting for a checkpoint at which a file sink requests one; at twice of it the job waits.",
     64 * 2**20,
     minimum=1,
     unit="bytes",
