@@ -15,7 +15,8 @@ FOLDERS = ("tests", "research")
 def compile_part(config: pytest.Config) -> None:
     """Compile the part of this worker as pytest does when it imports a file. Nothing is imported: what a test sees may depend on it."""
     worker, count = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if not worker.startswith("gw") or sys.dont_write_bytecode:
+    has_functions = all(hasattr(rewrite, name) for name in ("get_cache_dir", "_rewrite_test", "_write_pyc"))  # private
+    if not worker.startswith("gw") or sys.dont_write_bytecode or not has_functions:
         return
     files = sorted(file for folder in FOLDERS for file in Path(config.rootpath, folder).rglob("test_*.py"))
     for file in files[int(worker.removeprefix("gw")) :: count]:

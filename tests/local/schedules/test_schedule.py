@@ -51,6 +51,13 @@ def test_everything_happens_at_its_time(schedule):
     assert schedule.record_count == 66
 
 
+def test_a_merge_of_one_shard_is_left_out_and_told(tmp_path):
+    (tmp_path / "one.toml").write_text('shards = 1\n[[step]]\nat = 1\nreshard = "merge"\nclient = "restart"\n')
+    told = []
+    Player(LocalKinesis(), load_schedule(str(tmp_path / "one.toml")), told.append).advance(1)
+    assert told == ["1 s: no merge: there is one shard", "1 s: kill the client and start it again"]
+
+
 @pytest.mark.parametrize("name", READY)
 def test_a_ready_schedule_can_be_played_to_its_end(name):
     schedule = load_schedule(name)

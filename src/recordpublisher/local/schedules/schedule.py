@@ -15,6 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from ..faults.kinds import parse_rules
 from ..server import LocalKinesis
 from ..streams.resharding import merge, split
+from ..streams.stream import Stream
 
 READY = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
 """The schedules of this package by name."""
@@ -94,17 +95,12 @@ class Player:
         return bool(self._left) or seconds < schedule.seconds
 
     def _act(self, step: Step) -> None:
-        stream = self._endpoint.stream(self._schedule.stream)
         if step.faults is not None:
             self._endpoint.faults.start_random(step.faults, seed=1)
             self._tell(f"{step.at:g} s: faults: {step.faults or 'none'}")
-        if step.reshard == "split":
-            shard = stream.open_shards[0]
-            split(stream, shard, (shard.hash_range.start + shard.hash_range.end) // 2)
-        elif step.reshard == "merge":
-            merge(stream, *stream.open_shards[:2])
         if step.reshard is not None:
-            self._tell(f"{step.at:g} s: {step.reshard}")
+            done = _reshard(self._endpoint.stream(self._schedule.stream), step.reshard)
+            self._tell(f"{step.at:g} s: {done}")
         if step.client is not None:
             self._tell(f"{step.at:g} s: kill the client and start it again")
 
@@ -113,3 +109,15 @@ class Player:
         for number in range(self._put_count, count):
             stream.put(f"{number} {time.time():.3f}".encode(), f"key-{number % self._schedule.keys}")
         self._put_count = count
+
+
+def _reshard(stream: Stream, kind: str) -> str:
+    """Split the first shard, or merge the first two. Returns what was done."""
+    first, *others = stream.open_shards
+    if kind == "split":
+        split(stream, first, (first.hash_range.start + first.hash_range.end) // 2)
+    elif others:
+        merge(stream, first, others[0])
+    else:
+        return "no merge: there is one shard"
+    return kind
