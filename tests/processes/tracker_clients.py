@@ -12,7 +12,7 @@ from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport
 from recordpublisher.plugins.trackers.tcp.client import TcpTracker
 from recordpublisher.plugins.trackers.tcp.protocol import (
     Challenge,
-    FrameReader,
+    MessageReader,
     RejectFrame,
     ServerProof,
     is_proven,
@@ -78,7 +78,7 @@ class RawClient:
 
     def __init__(self, reader, writer):
         self.instances.append(self)
-        self.reader, self.writer, self.frames = reader, writer, FrameReader(2**20)
+        self.reader, self.writer, self.frames = reader, writer, MessageReader(2**20)
 
     @classmethod
     async def connect(cls, server, **more):

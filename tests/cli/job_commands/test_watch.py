@@ -12,7 +12,7 @@ from fcntl import ioctl
 
 import pytest
 
-from recordpublisher.cli.job_commands.watch import Watch
+from recordpublisher.cli.job_commands.watch import SnapshotWatch
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
@@ -50,7 +50,7 @@ def shown_within(seconds, source, draw_seconds=None):
 
     async def run():
         async with asyncio.timeout(seconds):
-            await Watch(source, VirtualClock(), 2.0, show).run(draw_seconds)
+            await SnapshotWatch(source, VirtualClock(), 2.0, show).run(draw_seconds)
 
     with pytest.raises(TimeoutError):
         run_virtual(run())
@@ -72,7 +72,7 @@ def test_values_stay_while_reading_fails():
 
 
 def test_the_first_reading_must_succeed():
-    watch = Watch(Source(1), VirtualClock(), 2.0, lambda *shown: None)
+    watch = SnapshotWatch(Source(1), VirtualClock(), 2.0, lambda *shown: None)
 
     with pytest.raises(StateError):
         run_virtual(watch.run())

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, GroupStore
 from recordpublisher.fetcher.leases.position_store import read_parts
-from recordpublisher.plugins.lag.stored_positions import StoredJob, StoreOrGroupPositions, group_snapshots
+from recordpublisher.plugins.lag.stored_positions import JobPositions, StoreOrGroupPositions, group_snapshots
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
@@ -19,7 +19,7 @@ from fakes.shard_entries import START
 
 async def stored_job(group):
     snapshots = await StoreOrGroupPositions(group.store).load()
-    return StoredJob.of(snapshots, [scripted.shard for scripted in group.source.shards.values()], START)
+    return JobPositions.of(snapshots, [scripted.shard for scripted in group.source.shards.values()], START)
 
 
 def test_each_shard_has_the_position_and_the_name_of_the_worker_that_reads_it():

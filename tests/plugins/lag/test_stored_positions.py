@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.lag.stored_positions import StoredJob
+from recordpublisher.plugins.lag.stored_positions import JobPositions
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from fakes.shard_entries import START, shard
@@ -18,7 +18,7 @@ def at(sequence, watermark=None, ended=False):
 
 
 def job(*snapshots, shards=("a", "b"), start=START):
-    return StoredJob.of(snapshots, [shard(name) for name in shards], start)
+    return JobPositions.of(snapshots, [shard(name) for name in shards], start)
 
 
 def test_the_newest_generation_decides_which_subtask_has_a_shard():

@@ -27,7 +27,7 @@ positions = subcommands(
     "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
 )
 Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it the command shows what it would write.")]
-Watch = Annotated[
+WatchSeconds = Annotated[
     float,
     typer.Option(
         min=0,
@@ -72,7 +72,7 @@ def import_positions(
     force: Annotated[
         bool, typer.Option("--force", help="Also beside a living worker, and over positions that the job has.")
     ] = False,
-    watch: Watch = 20.0,
+    watch: WatchSeconds = 20.0,
 ) -> None:
     """Let a job go on after the checkpoints of the KCL, or the positions of another job: nothing is read twice or skipped. Stop it first.
 
@@ -108,7 +108,7 @@ def export_positions(
     force: Annotated[
         bool, typer.Option("--force", help="Also beside a living worker or job, and over rows that are ahead.")
     ] = False,
-    watch: Watch = 20.0,
+    watch: WatchSeconds = 20.0,
 ) -> None:
     """Let the KCL go on after the positions of a job: nothing is read twice or skipped. Stop the job first.
 

@@ -27,7 +27,7 @@ Show = Callable[[JobSnapshot, int, str | None], None]
 """Shows a snapshot at a time (epoch ms), and why the last reading failed."""
 
 
-class Watch:
+class SnapshotWatch:
     """Owns the last snapshot that could be read, and why the last reading failed."""
 
     def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float, show: Show) -> None:
@@ -70,10 +70,10 @@ class Watch:
 async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
     """Watch on stdout, until it is cancelled. Raises: the RecordPublisherError of the first reading."""
     if not sys.stdout.isatty():
-        await Watch(source, clock, interval_seconds, print_tables).run()
+        await SnapshotWatch(source, clock, interval_seconds, print_tables).run()
         return
     with terminal_view() as show:
-        await Watch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
+        await SnapshotWatch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
 
 
 def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:

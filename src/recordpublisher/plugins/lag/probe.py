@@ -27,7 +27,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .job_snapshot import ShardSnapshot
 from .shard_activity import ShardActivity, measure_activity
-from .stored_positions import NOTHING_STORED, PositionsReader, StoredJob
+from .stored_positions import NOTHING_STORED, JobPositions, PositionsReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class LagProbe:
         found = [self._with_alarm(lag, later) if lag.shard in stuck else lag for lag in second]
         return [replace(lag, has_alarm=bool(lag.alarm)) for lag in found]
 
-    def _with_alarm(self, lag: ShardSnapshot, job: StoredJob) -> ShardSnapshot:
+    def _with_alarm(self, lag: ShardSnapshot, job: JobPositions) -> ShardSnapshot:
         if not is_overdue(lag, self.alarm_interval_ms):
             return lag
         owner = "no subtask has stored a position"
@@ -191,15 +191,15 @@ class LagProbe:
         detail = "" if lowest is None else f"; the lowest watermark of the job is that of {lowest}"
         return replace(lag, alarm=owner + detail)
 
-    async def _load_job(self, listed: Sequence[Shard]) -> StoredJob:
+    async def _load_job(self, listed: Sequence[Shard]) -> JobPositions:
         if self.store is None:
             return NOTHING_STORED
         snapshots = await self.store.load()
         if not snapshots:
             raise StateError("no state is stored there; is it the job's flink.state.uri?")
-        return StoredJob.of(snapshots, listed, self.start)
+        return JobPositions.of(snapshots, listed, self.start)
 
-    async def _probe_all(self, listed: Sequence[Shard], job: StoredJob) -> list[ShardSnapshot]:
+    async def _probe_all(self, listed: Sequence[Shard], job: JobPositions) -> list[ShardSnapshot]:
         now_ms = await self._retried(functools.partial(self.service.server_time_ms, self.stream))
         retention_ms = await self._retention_ms()
         left = [shard for shard in listed if not (shard.key in job.states and job.states[shard.key].ended)]
@@ -219,7 +219,7 @@ class LagProbe:
         except FatalKinesisError:
             return None
 
-    async def _probe(self, shard: Shard, job: StoredJob, now_ms: int) -> ShardProbe:
+    async def _probe(self, shard: Shard, job: JobPositions, now_ms: int) -> ShardProbe:
         if self.store is None:
             activity = await self._retried(
                 functools.partial(measure_activity, self.service, shard, now_ms, self.idle_intervals.shown_ms)

@@ -1,4 +1,4 @@
-"""The positions that a job has stored, in a state store, a sink or a group of workers; and StoredJob, what they say of each shard."""
+"""The positions that a job has stored, in a state store, a sink or a group of workers; and JobPositions, what they say of each shard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..runtime.sources_without_positions import reads_a_queue
 
-ReadPositions = Callable[[WorkerRecord], Awaitable[Positions]]
+PositionsLoader = Callable[[WorkerRecord], Awaitable[Positions]]
 ATTEMPTS = 5
 """Shards may move from worker to worker while their positions are read; then they are read again."""
 
@@ -75,7 +75,7 @@ def without_positions(sink: type[Sink] | None, properties: Properties) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredJob:
+class JobPositions:
     """The state of each listed shard by `Shard.key`, and the subtask or (ELASTIC) the worker that stored it, and when (epoch ms); no states
     without a store.
 
@@ -89,7 +89,7 @@ class StoredJob:
     taken_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> StoredJob:
+    def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobPositions:
         """Read snapshots; a shard without state starts where the job would start it. Raises: StateError."""
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
@@ -112,7 +112,7 @@ class StoredJob:
         return None if lowest is None else lowest[1]
 
 
-NOTHING_STORED = StoredJob({}, {}, {})
+NOTHING_STORED = JobPositions({}, {}, {})
 
 
 class StoreOrGroupPositions:
@@ -145,7 +145,7 @@ class StoreOrGroupPositions:
                 await self._in_sink.close()
 
 
-async def group_snapshots(group: GroupStore, read: ReadPositions) -> list[State] | None:
+async def group_snapshots(group: GroupStore, read: PositionsLoader) -> list[State] | None:
     """A snapshot for each worker that has shards, with its name as `worker`, and one for the shards that nobody has (None).
 
     None without a group. Raises: StateError when the position of an owned shard is not where it must be.
@@ -162,7 +162,7 @@ async def group_snapshots(group: GroupStore, read: ReadPositions) -> list[State]
 
 
 async def _positions(
-    read: ReadPositions, table: LeaseTable, records: Mapping[str, WorkerRecord]
+    read: PositionsLoader, table: LeaseTable, records: Mapping[str, WorkerRecord]
 ) -> dict[str, Positions]:
     """What each owner has stored."""
     return {worker: await read(records[worker]) for worker in table.owners & records.keys()}

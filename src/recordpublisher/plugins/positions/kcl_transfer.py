@@ -29,7 +29,7 @@ Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
 
-class LeaseTable(Protocol):
+class KclLeases(Protocol):
     """A lease table. `place` names it in messages."""
 
     place: str
@@ -54,7 +54,7 @@ class KclTransfer:
     """
 
     job: JobPositions
-    table: LeaseTable
+    table: KclLeases
     service: ListingPort
     streams: Sequence[str]
     properties: Properties

@@ -56,9 +56,9 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         # Spark does not tell whether a query or a batch read is loaded, and only a query needs a place for claims
         options = self._checked_options(keeps_claims=False)
         if options.properties.is_set(ENDING_POSITION):
-            from .batch_read.read_positions import ReadPositions
+            from .batch_read.read_range import ReadRange
 
-            ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
+            ReadRange.parse(options.properties, options.streams, self._loaded_ms)
         options.warnings.tell()
         self._has_warned = True
         return SPARK_SCHEMA
@@ -67,10 +67,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
     def reader(self, schema: Any) -> KinesisBatchReader:
         """The reader of a batch read. Raises: ConfigurationError."""
         from .batch_read.batch_reader import KinesisBatchReader
-        from .batch_read.read_positions import ReadPositions
+        from .batch_read.read_range import ReadRange
 
         options = self._checked_options(keeps_claims=False)
-        positions = ReadPositions.parse(options.properties, options.streams, self._loaded_ms)
+        positions = ReadRange.parse(options.properties, options.streams, self._loaded_ms)
         return KinesisBatchReader(options, positions, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

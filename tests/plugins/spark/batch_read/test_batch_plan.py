@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
-from recordpublisher.plugins.spark.batch_read.read_positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -41,7 +41,7 @@ class Service:
 
 
 def planned(service, positions=None, streams=("s",), accepts_loss=False):
-    return shard_ranges(streams, positions or ReadPositions(OLDEST, END), service, accepts_loss, service.sleep)
+    return shard_ranges(streams, positions or ReadRange(OLDEST, END), service, accepts_loss, service.sleep)
 
 
 def test_each_shard_of_each_stream_is_a_task():
@@ -51,7 +51,7 @@ def test_each_shard_of_each_stream_is_a_task():
 
 
 def test_only_the_named_shards_are_read_whatever_a_split_adds():
-    positions = ReadPositions(OLDEST, END, {"b": OLDEST})
+    positions = ReadRange(OLDEST, END, {"b": OLDEST})
     service = Service()
     before = planned(service, positions)
     service.shards.append("c")
@@ -63,7 +63,7 @@ def test_only_the_named_shards_are_read_whatever_a_split_adds():
 def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_horizon(kind):
     entry = {"iteratorType": kind, "iteratorPosition": "7"}
     properties = Properties({STARTS.key: json.dumps({"a": entry})})
-    positions = ReadPositions.parse(properties, ["s"], END.arrival_ms)
+    positions = ReadRange.parse(properties, ["s"], END.arrival_ms)
     shard = Shard("s", "a", starting_sequence_number="7")
     assert positions.of(shard)[0] == OLDEST
     later = replace(shard, starting_sequence_number="6")
@@ -87,16 +87,16 @@ def test_c2_an_end_in_the_future_is_refused():
 
 def test_c2_a_shard_that_does_not_exist_is_named():
     with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*valid: a, b"):
-        planned(Service(), ReadPositions(OLDEST, END, {"x": OLDEST}))
+        planned(Service(), ReadRange(OLDEST, END, {"x": OLDEST}))
 
 
 def test_c2_positions_by_shard_are_for_one_stream():
     with pytest.raises(ConfigurationError, match="one stream"):
-        planned(Service(), ReadPositions(OLDEST, END, {"a": OLDEST}), streams=("s", "t"))
+        planned(Service(), ReadRange(OLDEST, END, {"a": OLDEST}), streams=("s", "t"))
 
 
 def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
-    positions = ReadPositions(StartingPosition.at_timestamp(1_000), END)
+    positions = ReadRange(StartingPosition.at_timestamp(1_000), END)
     service = Service(oldest_ms=2_000)
     with pytest.raises(
         DataLossError, match=r"starts at .* past its retention; start later, or set flink.state.dataloss"

@@ -13,7 +13,7 @@ from recordpublisher.plugins.trackers.tcp.protocol import (
     VERSION,
     AuthResponse,
     Challenge,
-    FrameReader,
+    MessageReader,
     RejectFrame,
     ServerProof,
     new_challenge,
@@ -44,7 +44,7 @@ class Conversation:
     """The server's side of one connection."""
 
     def __init__(self, reader, writer):
-        self.reader, self.writer, self.frames, self.received = reader, writer, FrameReader(2**20), bytearray()
+        self.reader, self.writer, self.frames, self.received = reader, writer, MessageReader(2**20), bytearray()
 
     def send(self, *messages):
         self.writer.write(b"".join(map(frame, messages)))

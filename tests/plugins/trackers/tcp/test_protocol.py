@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.trackers.tcp.protocol import (
     AuthResponse,
     FrameError,
-    FrameReader,
+    MessageReader,
     ServerProof,
     encode_frame,
     is_authentic,
@@ -25,7 +25,7 @@ ENCODER = msgspec.msgpack.Encoder()
 def test_frames_are_found_however_the_bytes_are_split(messages, data):
     stream = b"".join(encode_frame(ENCODER, message) for message in messages)
     splits = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=30)))
-    reader, found = FrameReader(1_000), []
+    reader, found = MessageReader(1_000), []
     for start, stop in zip([0, *splits], [*splits, len(stream)], strict=True):
         reader.feed(memoryview(stream)[start:stop])
         while (frame := reader.next_frame()) is not None:
@@ -35,7 +35,7 @@ def test_frames_are_found_however_the_bytes_are_split(messages, data):
 
 
 def test_a_frame_at_the_limit_is_read_and_a_longer_one_rejected():
-    reader = FrameReader(10)
+    reader = MessageReader(10)
     reader.feed((10).to_bytes(4, "big") + b"x" * 10)
     assert reader.next_frame() == b"x" * 10
     reader.feed((11).to_bytes(4, "big"))

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from recordpublisher.plugins.trackers.tcp.protocol import VERSION, FrameReader, RejectFrame
+from recordpublisher.plugins.trackers.tcp.protocol import VERSION, MessageReader, RejectFrame
 
 from processes.tracker_clients import RawClient, running_job, wait_until
 
@@ -36,7 +36,7 @@ def frame(message):
 async def test_a_client_of_version_1_reads_the_version_of_the_server(server):
     """That client compares it with its own, logs "it is of another version" and disconnects."""
     client = await RawClient.connect(server)
-    frames = FrameReader(1_000)
+    frames = MessageReader(1_000)
     while (first := frames.next_frame()) is None:
         frames.feed(await client.reader.read(65_536))
 

@@ -13,7 +13,7 @@ from recordpublisher.publishers.shards import Shard
 from ..options.spark_options import END_OPTION
 from ..options.start_by_shard import START_OPTION
 from ..outages import utc
-from .read_positions import EndPosition, ReadPositions
+from .read_range import EndPosition, ReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
@@ -47,7 +47,7 @@ class ShardRange:
 
 def shard_ranges(
     streams: tuple[str, ...],
-    positions: ReadPositions,
+    positions: ReadRange,
     service: BatchPlanningPort,
     accepts_loss: bool,
     sleep: Callable[[float], None] = time.sleep,
@@ -69,12 +69,12 @@ def shard_ranges(
     return ranges
 
 
-def _check_one_stream(streams: tuple[str, ...], positions: ReadPositions) -> None:
+def _check_one_stream(streams: tuple[str, ...], positions: ReadRange) -> None:
     if positions.shards is not None and len(streams) > 1:
         raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
 
 
-def _check_exist(stream: str, shards: list[Shard], positions: ReadPositions) -> None:
+def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None:
     missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
     if missing:
         option = START_OPTION if positions.starts is not None else END_OPTION

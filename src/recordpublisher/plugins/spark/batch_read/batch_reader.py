@@ -14,7 +14,7 @@ from ..process.driver_errors import one_sentence
 from ..process.python_worker import log_to_stderr
 from ..source.retention import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
-from .read_positions import ReadPositions
+from .read_range import ReadRange
 
 
 class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
@@ -28,7 +28,7 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Spark makes one for each action, so whatever decides the rows is in the options and `positions`."""
 
-    def __init__(self, options: SparkOptions, positions: ReadPositions, schema: Any) -> None:
+    def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
         self._options = options
         self._positions = positions
         self._schema = chosen_columns(schema)

@@ -15,7 +15,7 @@ from .protocol import (
     AuthResponse,
     Challenge,
     FrameError,
-    FrameReader,
+    MessageReader,
     RejectFrame,
     RejectReason,
     ServerProof,
@@ -57,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._token = token
         self._on_authenticated = on_authenticated
         self._on_response = on_response
-        self._frames = FrameReader(MAX_HANDSHAKE_BYTES)
+        self._frames = MessageReader(MAX_HANDSHAKE_BYTES)
         self._transport: asyncio.Transport | None = None
         self._sent: tuple[Challenge, AuthResponse] | None = None
         self._is_authenticated = False

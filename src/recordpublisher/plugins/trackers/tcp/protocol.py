@@ -34,7 +34,7 @@ def encode_frame(encoder: msgspec.msgpack.Encoder, message: Any) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-class FrameReader:
+class MessageReader:
     """Owns the received bytes that are not a whole frame yet: at most `limit`, plus the bytes of one read."""
 
     def __init__(self, limit: int) -> None:

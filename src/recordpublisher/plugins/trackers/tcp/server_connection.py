@@ -15,7 +15,7 @@ from .protocol import (
     VERSION,
     AuthResponse,
     FrameError,
-    FrameReader,
+    MessageReader,
     RejectFrame,
     RejectReason,
     encode_frame,
@@ -78,7 +78,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: ConnectionListener) -> None:
         self._listener = listener
-        self._frames = FrameReader(MAX_HANDSHAKE_BYTES)
+        self._frames = MessageReader(MAX_HANDSHAKE_BYTES)
         self._challenge = new_challenge()
         self._is_authenticated = False
         self._group: RegisteredGroup | None = None

@@ -2,7 +2,12 @@
 
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.put_records.request import NEVER, Request, RequestLimits, take_next_request
+from recordpublisher.plugins.sinks.kinesis.put_records.request import (
+    NEVER,
+    PutRequest,
+    RequestLimits,
+    take_next_request,
+)
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import AggregatingShardQueue, ShardQueue
 from recordpublisher.publishers.shards import Shard
@@ -54,7 +59,7 @@ def test_a_paused_shard_is_checked_when_its_pause_ends():
     queue = a_queue(20)
     queue.next_send_at = 3.0
     assert take_next_request([queue], 1.0, LIMITS) == 3.0
-    assert isinstance(take_next_request([queue], 3.0, LIMITS), Request)
+    assert isinstance(take_next_request([queue], 3.0, LIMITS), PutRequest)
 
 
 def test_a_shard_with_three_bursts_in_flight_waits_for_a_completion():

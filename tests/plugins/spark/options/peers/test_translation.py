@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.spark.batch_read.read_positions import ReadPositions
+from recordpublisher.plugins.spark.batch_read.read_range import ReadRange
 from recordpublisher.plugins.spark.options.peers.option_table import PEERS
 from recordpublisher.plugins.spark.options.peers.translation import own_options
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
@@ -237,7 +237,7 @@ def test_a_job_of_kafka_reads_its_topics_from_where_it_did():
 def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
     given = {"startingTimestamp": "1693450805123", "endingTimestamp": "1693450806123"}
     options = read_options(subscribe="orders", **given)
-    positions = ReadPositions.parse(options.properties, options.streams, 0)
+    positions = ReadRange.parse(options.properties, options.streams, 0)
     assert (positions.start.timestamp_ms, positions.end.arrival_ms) == (1_693_450_805_123, 1_693_450_806_123)
 
 

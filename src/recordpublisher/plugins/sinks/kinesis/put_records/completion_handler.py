@@ -16,7 +16,7 @@ from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
-from .request import Request, ShardBatch
+from .request import PutRequest, ShardBatch
 from .results import PutOutcome, classify_results
 
 
@@ -77,7 +77,7 @@ class CompletionHandler:
         self._on_misrouted = on_misrouted
         self._on_change = on_change
 
-    def handle_results(self, request: Request, results: Sequence[PutResult]) -> None:
+    def handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
         """Acknowledge, send again or give up each record of a call."""
         remaining = iter(results)
         for batch in request.batches:

@@ -32,13 +32,13 @@ class ShardBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PutRequest:
     """One call: its records, shard by shard, in the order in which they are sent."""
 
     batches: list[ShardBatch]
 
 
-def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestLimits) -> Request | float:
+def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestLimits) -> PutRequest | float:
     """Take the records of the call that is due now off the queues; otherwise return the time of the next check.
 
     A call is due when it can be filled, or when a record has waited for the linger.
@@ -51,7 +51,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestL
         return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
     # The shard that has waited longest goes first: none starves when one call cannot take all.
     batches = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
-    return Request(batches) if batches else check_at
+    return PutRequest(batches) if batches else check_at
 
 
 def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:

@@ -11,7 +11,7 @@ from ..pending_record import PendingRecord, size_of
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from ..shard_queues.shard_queues import ANY_SHARD
-from .request import Request, ShardBatch
+from .request import PutRequest, ShardBatch
 
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
@@ -77,7 +77,9 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 
-def with_unsent(request: Request, entries: Sequence[PutEntry | None], results: Sequence[PutResult]) -> list[PutResult]:
+def with_unsent(
+    request: PutRequest, entries: Sequence[PutEntry | None], results: Sequence[PutResult]
+) -> list[PutResult]:
     """The results of all records of a call. One that must not be sent any more (None) is done with, as if its shard had taken it."""
     remaining = iter(results)
     queues = [batch.queue for batch in request.batches for _ in batch.records]

@@ -13,7 +13,7 @@ from ..shard_queues.kpl_aggregator import KplAggregator
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
-from .request import NEVER, Request, RequestLimits, take_next_request
+from .request import NEVER, PutRequest, RequestLimits, take_next_request
 from .results import results_of_failed_call, results_of_refused_call, with_unsent
 
 POLL_SECONDS = 0.1
@@ -77,7 +77,7 @@ class Sender:
         metrics: SinkMetrics,
         permission: SendPermission,
         largest_record_now: Callable[[], Awaitable[int]],
-        on_results: Callable[[Request, list[PutResult]], None],
+        on_results: Callable[[PutRequest, list[PutResult]], None],
     ) -> None:
         self._port = port
         self._stream = stream
@@ -129,7 +129,7 @@ class Sender:
             return
         now = self._clock.monotonic()
         found = take_next_request(self._queues, now, self._limits)
-        if isinstance(found, Request):
+        if isinstance(found, PutRequest):
             call = asyncio.create_task(self._send(found), name="put-records")
             self._calls.add(call)
             call.add_done_callback(self._on_call_end)
@@ -145,7 +145,7 @@ class Sender:
             self._failed.set_exception(error)
         self._wakeup.notify_all()
 
-    async def _send(self, request: Request) -> None:
+    async def _send(self, request: PutRequest) -> None:
         entries = await self._permission.entries([record for batch in request.batches for record in batch.records])
         sent = [entry for entry in entries if entry is not None]
         results: list[PutResult] = []

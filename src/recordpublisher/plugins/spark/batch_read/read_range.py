@@ -45,7 +45,7 @@ class EndPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPositions:
+class ReadRange:
     """The positions of a read: for every shard, or, if given by shard, for those shards alone."""
 
     start: StartingPosition
@@ -54,7 +54,7 @@ class ReadPositions:
     ends: Mapping[str, EndPosition] | None = None
 
     @classmethod
-    def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadPositions:
+    def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadRange:
         """`now_ms` is what NOW means. Raises: ConfigurationError."""
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)

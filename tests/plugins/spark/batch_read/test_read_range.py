@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.plugins.spark.batch_read.read_positions import EndPosition, ReadPositions
+from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.options.start_by_shard import with_starts
 from recordpublisher.publishers.errors import ConfigurationError
@@ -15,9 +15,9 @@ from recordpublisher.publishers.shards import Shard
 NOW = 1_800_000_000_000
 
 
-def parsed(**options: str) -> ReadPositions:
+def parsed(**options: str) -> ReadRange:
     given = with_starts({"stream": "s", "aws.region": "us-east-1", **options})
-    return ReadPositions.parse(SparkOptions.parse(given, keeps_claims=False).properties, ["s"], NOW)
+    return ReadRange.parse(SparkOptions.parse(given, keeps_claims=False).properties, ["s"], NOW)
 
 
 def batch_of(*arrivals_ms: int) -> RecordBatch:
@@ -26,7 +26,7 @@ def batch_of(*arrivals_ms: int) -> RecordBatch:
 
 
 def test_without_positions_a_read_goes_from_the_oldest_record_to_now():
-    assert parsed() == ReadPositions(StartingPosition.trim_horizon(), EndPosition(NOW))
+    assert parsed() == ReadRange(StartingPosition.trim_horizon(), EndPosition(NOW))
 
 
 @pytest.mark.parametrize("time", ["2023-08-30T19:00:05Z", "1693422005", "AT_TIMESTAMP 2023-08-30T19:00:05Z"])
