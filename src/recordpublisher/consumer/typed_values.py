@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter, methodcaller
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 import msgspec
 from msgspec import inspect
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.records import RecordBatch, V
+
+from .protobuf_fields import TypedField, fields_of_message, is_message
 
 VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
 
@@ -60,16 +62,8 @@ def is_type(given: object) -> bool:
 
 
 def has_fields(value: Any) -> bool:
-    """Whether it is a dataclass, a Struct, an attrs class or a pydantic model."""
-    return any(hasattr(value, name) for name in _MARKS)
-
-
-class TypedField(NamedTuple):
-    """A field of a type: its name in JSON, its type as `msgspec.inspect` describes it, and `take`, which gets it from a value."""
-
-    name: str
-    type: Any
-    take: Callable[[Any], Any]
+    """Whether it is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
+    return any(hasattr(value, name) for name in _MARKS) or is_message(value)
 
 
 def fields_of(info: Any) -> list[TypedField] | None:
@@ -77,6 +71,8 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
         return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
+    if isinstance(info, inspect.CustomType) and is_message(info.cls):
+        return fields_of_message(info.cls)
     if isinstance(info, inspect.TypedDictType):
         return [TypedField(field.encode_name, field.type, methodcaller("get", field.name)) for field in info.fields]
     if isinstance(info, (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
@@ -109,10 +105,13 @@ def plain_value(value: Any) -> Any:
 
 
 def fields_of_model(value: Any) -> Any:
-    """The fields of a pydantic model, as JSON has them. Raises: TypeError for anything else."""
+    """The fields of a pydantic model or a Protobuf message, as JSON has them. Raises: TypeError for anything else."""
     if _is_of_pydantic(type(value)):
         model: Any = type(value)
         return _adapter(model).dump_python(value, mode="json")
+    if is_message(value):
+        message: Any = type(value)
+        return {field.name: field.take(value) for field in fields_of_message(message)}
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
@@ -131,7 +130,7 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
 
 def _remedy(stranger: Any) -> str:
     name = getattr(stranger, "__name__", stranger)
-    if hasattr(stranger, "FromString"):
+    if is_message(stranger):
         return f"{name} is a Protobuf message: give rp.Protobuf({name})"
     return f"{name} is another class: give a function of a Record that makes one"
 

@@ -11,6 +11,7 @@ from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
 from fakes.batches import batch
+from protobuf_order import Item
 
 
 @dataclass
@@ -47,6 +48,14 @@ def test_fields_of_a_type_are_columns_and_the_payload_is_none():
     assert columns.schema.names[:3] == ["price", "amount", "stream"]
     assert rows.select(["price", "amount"]).to_pylist() == [{"price": 1.5, "amount": 1}, {"price": 2.0, "amount": 3}]
     assert not {"data", "value"} & set(rows.schema.names)
+
+
+def test_a_protobuf_message_has_columns_by_its_class_and_is_json_without_it():
+    (typed_rows,) = FileColumns(Item).rows([typed(Item(name="tea"))], [])
+    (rows,) = FileColumns().rows([typed(Item(name="tea"))], [])
+
+    assert typed_rows.schema.names[:2] == ["name", "kinds"]
+    assert json.loads(rows["value"].to_pylist()[0]) == {"name": "tea", "kinds": []}
 
 
 @pytest.mark.parametrize("kind", [bytes, str, dict, list[int], Order | int, object])

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import attrs
 import msgspec
+import protobuf_order
 import pyarrow as pa
 import pydantic
 import pytest
@@ -140,6 +141,37 @@ def test_classes_in_a_class_are_structs_whatever_their_kind():
     assert shown == [{"inner": {"a": 1, "b": "x"}, "more": [{"a": 2, "b": None}]}]
 
 
+def test_the_fields_of_a_protobuf_message_are_columns():
+    cup = protobuf_order.Item(name="cup", kinds=[0, 1])
+    order = protobuf_order.Order(
+        id=7, kind=1, first=cup, items=[cup], counts={"a": cup}, at=AT, took=timedelta(seconds=2)
+    )
+    as_row = {"name": "cup", "kinds": ["NEW", "OLD"]}
+
+    assert rows(protobuf_order.Order, order) == [
+        {
+            "id": 7,
+            "price": 0.0,
+            "raw": b"",
+            "kind": "OLD",
+            "first": as_row,
+            "items": [as_row],
+            "counts": [("a", as_row)],
+            "at": AT,
+            "took": timedelta(seconds=2),
+            "note": None,
+            "paid": None,
+        }
+    ]
+
+
+def test_an_unsigned_number_that_is_too_large_is_named():
+    columns = TypedColumns(protobuf_order.Order)
+
+    with pytest.raises(ValueError, match=r"field 'id' of Order is no int64 of Arrow"):
+        columns.arrays([protobuf_order.Order(id=2**63)])
+
+
 def test_values_without_fields_are_one_column():
     assert rows(list[int], [1, 2], []) == [{"value": [1, 2]}, {"value": []}]
     assert rows(int | None, 1, None) == [{"value": 1}, {"value": None}]
@@ -166,6 +198,8 @@ class Outer(msgspec.Struct):
     [
         (Outer, "$.more[][] is Any"),
         (Recursive, "$.children[] is Recursive"),
+        (protobuf_order.Tree, "$.children[] is Tree"),
+        (protobuf_order.Free, "$.more[] is Any"),
         (Sale | Refund, "$.value is Union"),
         (tuple[int, str], "$.value is Tuple"),
         (Literal[1, "a"], "$.value is Literal"),

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from msgspec import inspect
 
-from recordpublisher.consumer.typed_values import TypedField, constants_of, fields_of, name_of, without_none
+from recordpublisher.consumer.protobuf_fields import TypedField
+from recordpublisher.consumer.typed_values import constants_of, fields_of, name_of, without_none
 from recordpublisher.publishers.errors import ConfigurationError
 
 VALUE = "value"

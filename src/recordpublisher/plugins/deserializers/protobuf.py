@@ -25,7 +25,7 @@ class Protobuf(Generic[V]):
         parse: Any = getattr(message, "FromString", None)
         if parse is None:
             raise ConfigurationError("message", repr(message), "a class that protoc generated")
-        self.makes = message
+        self.into = message
         self._parse: Callable[[bytes], V] = parse
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:

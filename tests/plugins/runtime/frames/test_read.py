@@ -11,6 +11,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
+from protobuf_order import Order as Message
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
@@ -55,6 +56,18 @@ def test_fields_of_a_type_are_columns(orders):
 
     assert shown.schema.names[:3] == ["order", "item", "stream"]
     assert shown["order"].to_pylist() == [*range(10)]
+
+
+def test_fields_of_protobuf_messages_are_columns(monkeypatch):
+    install(monkeypatch, {"a": [Message(id=number, kind=1).SerializeToString() for number in (1, 2)]})
+    frame = rp.read_polars("orders", PROPERTIES, deserializer=rp.Protobuf(Message))
+
+    assert frame.select("id", "kind", "at").rows() == [(1, "OLD", None), (2, "OLD", None)]
+
+
+@pytest.mark.parametrize("deserializer", ["json", None])
+def test_objects_without_a_type_stay_data(orders, deserializer):
+    assert rp.read_arrow("orders", PROPERTIES, deserializer=deserializer).schema == RECORD_SCHEMA
 
 
 def test_the_type_of_the_property_counts_too(orders):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 
 import msgspec
 import pydantic
 import pytest
+from protobuf_order import Item as MessageItem
+from protobuf_order import Order as Message
 from sqlalchemy import create_engine, inspect, text
 
 import recordpublisher as rp
@@ -130,6 +133,16 @@ async def test_every_class_with_fields_has_columns(uri, of):
     await commit(uri, of(a=1, b={"x": 1}), of=of)
     assert [*columns_of(uri)][-2:] == ["a", "b"]
     assert query(uri, "select a from records where b is not null") == [(1,)]
+
+
+async def test_a_protobuf_message_has_a_column_for_each_field(uri):
+    message = Message(id=7, kind=1, items=[MessageItem(name="cup")], at=AT, took=timedelta(seconds=2))
+    await commit(uri, message, of=Message)
+
+    (row,) = query(uri, "select id, kind, items, raw, took, note from records")
+    items = row[2] if isinstance(row[2], list) else json.loads(row[2])
+    assert (*row[:2], items, *row[3:]) == (7, "OLD", [{"name": "cup", "kinds": []}], "", "PT2S", None)
+    assert query(uri, "select at from records where at >= '2026-11-26'")
 
 
 async def test_auto_takes_the_columns_from_the_first_batch(uri):
