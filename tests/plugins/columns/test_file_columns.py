@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from protobuf_order import Item
 
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
 from fakes.batches import batch
-from protobuf_order import Item
 
 
 @dataclass
