@@ -58,7 +58,7 @@ class FakeKinesis:
         self.summary = StreamSummary(2**20, distributes_by_key=True)
         self.calls: list[int] = []
         self.concurrent = self.most_concurrent = 0
-        self.listings = 0
+        self.listings = self.summaries = 0
         self.is_closed = False
 
     async def put_records(self, stream: str, entries: list[PutEntry]) -> PutRecordsResponse:
@@ -107,6 +107,7 @@ class FakeKinesis:
         return [one.shard for one in self.shards.values()]
 
     async def stream_summary(self, stream: str) -> StreamSummary:
+        self.summaries += 1
         await asyncio.sleep(self.latency)
         return self.summary
 

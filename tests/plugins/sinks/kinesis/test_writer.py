@@ -11,7 +11,6 @@ from recordpublisher.publishers.errors import (
     StreamNotFoundError,
     TransientError,
 )
-from recordpublisher.publishers.kinesis.ports import StreamSummary
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.writable_stream import FakeKinesis, a_sink, now, put_numbers
@@ -276,37 +275,6 @@ def test_a_cancelled_close_leaves_no_task_behind():
         assert fake.is_closed
 
     run_virtual(job())
-
-
-def test_a_limit_that_was_raised_is_read_before_a_record_is_refused():
-    async def job():
-        fake = FakeKinesis()
-        async with a_sink(fake) as sink:
-            fake.summary = StreamSummary(2 * 2**20, distributes_by_key=True)
-            await asyncio.sleep(60)
-            await sink.put(b"x" * 1_500_000, "k")
-            await sink.flush()
-            return len(fake.user_records())
-
-    assert run_virtual(job()) == 1
-
-
-@pytest.mark.parametrize("seconds", [0, 60])
-def test_a_limit_that_was_lowered_costs_the_large_record_and_no_other(seconds):
-    async def job():
-        fake, failed = FakeKinesis(), []
-        fake.summary = StreamSummary(2 * 2**20, distributes_by_key=True)
-        async with a_sink(fake, fail_on_error=False, on_failure=failed.append) as sink:
-            await asyncio.sleep(seconds)
-            fake.summary = StreamSummary(2**20, distributes_by_key=True)
-            fake.refuse_above_limit = True
-            await put_numbers(sink, range(3))
-            await sink.put(b"x" * 1_500_000, "k")
-            await put_numbers(sink, range(3, 6))
-            await sink.flush()
-            return [(len(one.data), one.error_code) for one in failed], len(fake.user_records())
-
-    assert run_virtual(job()) == ([(1_500_000, "ValidationException")], 6)
 
 
 def test_a_refused_call_without_a_large_record_ends_the_sink():

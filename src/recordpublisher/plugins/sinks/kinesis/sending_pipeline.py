@@ -23,12 +23,14 @@ from .put_records.request import RequestLimits
 from .put_records.sender import Sender, SendPermission
 from .settings import KinesisSinkSettings
 from .shard_queues.kpl_aggregator import KplAggregator
-from .shard_queues.shard_map_refresher import MIN_DESCRIBE_INTERVAL_SECONDS, MisroutedRecord, ShardMapRefresher
+from .shard_queues.shard_map_refresher import MisroutedRecord, ShardMapRefresher
 from .shard_queues.shard_queues import NO_SHARDS, ShardMap, ShardQueues
 from .statistics import SinkMetrics
 
 DEFAULT_SUMMARY = StreamSummary(DEFAULT_RECORD_BYTES, distributes_by_key=True)
 """Assumed when we may write to the stream but not describe it."""
+SECONDS_BETWEEN_LIMIT_READS = 1.0
+"""Records that may be too large wait so long: an account has 20 DescribeStreamSummary calls a second."""
 
 
 async def fetch_stream_summary(port: WritingPort, stream: str) -> StreamSummary:
@@ -54,22 +56,16 @@ class RecordLimit:
 
     async def read(self) -> StreamSummary:
         """The stream's settings. Raises: StreamNotFoundError, and errors that retries cannot fix."""
-        self._read_at = self._clock.monotonic()
+        began = self._clock.monotonic()
         summary = await call_with_retries(lambda: fetch_stream_summary(self._port, self._stream), self._retries)
-        self.max_bytes = summary.max_record_bytes
+        self.max_bytes, self._read_at = summary.max_record_bytes, began
         return summary
 
-    async def read_again(self) -> None:
-        """Read it, unless that was done lately: an account has 20 DescribeStreamSummary calls a second."""
-        if self._clock.monotonic() - self._read_at >= MIN_DESCRIBE_INTERVAL_SECONDS:
-            await self.read()
-
-    async def read_after_now(self) -> None:
-        """Return when it was read later than now, as soon as that may be done."""
-        asked_at = self._clock.monotonic()
+    async def read_after(self, given_at: float) -> None:
+        """Return when it was read later than at this time of the clock, as soon as that may be done. Raises: as `read`."""
         async with self._reading:
-            if self._read_at <= asked_at:
-                await asyncio.sleep(self._read_at + MIN_DESCRIBE_INTERVAL_SECONDS - asked_at)
+            if self._read_at <= given_at:
+                await asyncio.sleep(self._read_at + SECONDS_BETWEEN_LIMIT_READS - self._clock.monotonic())
                 await self.read()
 
 
@@ -202,7 +198,7 @@ class SendingPipeline:
         self._refresher.request_refresh(misrouted)
 
     async def _largest_record_now(self) -> int:
-        await self.limit.read_after_now()
+        await self.limit.read_after(self._clock.monotonic())
         return self.limit.max_bytes
 
     def _apply_shard_map(self, shard_map: ShardMap) -> None:

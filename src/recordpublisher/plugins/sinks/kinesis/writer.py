@@ -8,6 +8,7 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
+from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
 from .failure_handler import FailedRecord, FailureHandler
 from .outstanding_records import NO_LIMIT, OutstandingRecords
@@ -40,6 +41,7 @@ class KinesisWriter:
     ) -> None:
         self._port = port
         self._stream = stream
+        self._clock = clock
         self._fails_on_error = settings.fails_on_error
         self._metrics = SinkMetrics()
         self._failures = FailureHandler(stream, settings.fails_on_error, on_failure)
@@ -79,7 +81,9 @@ class KinesisWriter:
         record = PendingRecord(data, partition_key, explicit_hash_key, size)
         if self._failures.error is not None or self._closed_reason is not None:
             self._raise_if_unusable()
-        if not is_obviously_valid(record, self._limit.max_bytes) and await self._reject_invalid(record):
+        if not is_obviously_valid(record, self._limit.max_bytes) and await self._reject_invalid(
+            record, self._clock.monotonic()
+        ):
             return
         if self._must_wait(record):
             await self._wait_for_capacity(record)
@@ -93,13 +97,14 @@ class KinesisWriter:
         With `failOnError` an invalid record goes to `on_invalid`, its index and the reason; without that function it is an error.
         """
         self._raise_if_unusable()
+        given_at = self._clock.monotonic()
         for start in range(0, len(records), RECORDS_PER_YIELD):
             part = records[start : start + RECORDS_PER_YIELD]
             if are_obviously_valid(part, self._limit.max_bytes):
                 await self._put_valid(part)
                 continue
             for index, record in enumerate(part, start):
-                await self._put_one(index, record, on_invalid)
+                await self._put_one(index, record, given_at, on_invalid)
 
     async def _put_valid(self, records: Sequence[PendingRecord]) -> None:
         """Accept as many at once as there is room for."""
@@ -112,15 +117,15 @@ class KinesisWriter:
             self._outstanding.add_all(accepted)
             self._pipeline.enqueue_all(accepted)
 
-    async def _put_one(self, index: int, record: PendingRecord, on_invalid: OnInvalid | None) -> None:
+    async def _put_one(self, index: int, record: PendingRecord, given_at: float, on_invalid: OnInvalid | None) -> None:
         if self._must_wait(record):
             await self._wait_for_capacity(record)
         if is_obviously_valid(record, self._limit.max_bytes):
             self._accept(record)
         elif on_invalid is None or not self._fails_on_error:
-            if not await self._reject_invalid(record):
+            if not await self._reject_invalid(record, given_at):
                 self._accept(record)
-        elif (reason := await self._rejection_reason(record)) is None:
+        elif (reason := await self._rejection_reason(record, given_at)) is None:
             self._accept(record)
         else:
             self._metrics.add("numRecordsOutErrors")
@@ -197,9 +202,9 @@ class KinesisWriter:
             raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
         self._failures.raise_if_failed()
 
-    async def _reject_invalid(self, record: PendingRecord) -> bool:
+    async def _reject_invalid(self, record: PendingRecord, given_at: float) -> bool:
         """Report an invalid record to the callback and return True. Raises: SinkError with `failOnError`."""
-        reason = await self._rejection_reason(record)
+        reason = await self._rejection_reason(record, given_at)
         if reason is None:
             return False
         self._metrics.add("numRecordsOutErrors")
@@ -207,9 +212,11 @@ class KinesisWriter:
         self._failures.raise_if_failed()
         return True
 
-    async def _rejection_reason(self, record: PendingRecord) -> str | None:
-        if record.size > self._limit.max_bytes:
-            await self._limit.read_again()
+    async def _rejection_reason(self, record: PendingRecord, given_at: float) -> str | None:
+        """`given_at`: since when it waits; an older answer of the stream does not count against its size."""
+        if self._limit.max_bytes < record.size <= LARGEST_RECORD_BYTES:
+            await self._limit.read_after(given_at)
+            self._raise_if_unusable()
         return rejection_reason(record, self._limit.max_bytes)
 
     def _must_wait(self, record: PendingRecord) -> bool:
