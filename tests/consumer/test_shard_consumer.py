@@ -13,7 +13,6 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsume
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
-from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -143,12 +142,12 @@ async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
     metrics = ShardMetrics()
     given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
-        batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}"), RunResult.CANCELLED, with_decorator=given
+        batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}", first=5), RunResult.CANCELLED, with_decorator=given
     )
 
     assert [list(each.event_time_column) for each in output.batches] == [[5, 9], []]
     assert [each.watermark for each in output.batches] == [9, None]
-    assert [response.sequence for response in publisher.returned] == ["4", "1"]
+    assert [response.sequence for response in publisher.returned] == ["4", "5"]
     assert metrics.skipped_records == 3
 
 
@@ -193,7 +192,7 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
         on_poison=OnPoison.FAIL,
         future_limit_ms=3_600_000,
     )
-    await ShardConsumer(Script(batch(b"1"), batch(b"2", b"3"), RunResult.COMPLETE), decorating, output).run()
+    await ShardConsumer(Script(batch(b"1"), batch(b"2", b"3", first=2), RunResult.COMPLETE), decorating, output).run()
 
     assert [list(each.values) for each in output.batches] == [[1], [2, 3]]
 
@@ -202,7 +201,7 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
     ("steps", "message"),
     [
         ([replace(batch(b"1"), read_position=None)], "Script gave 1 records of orders/shardId-0 without read_position"),
-        ([batch(b"1"), batch(), batch(b"1")], "Script gave the records of orders/shardId-0 up to 1 twice"),
+        ([batch(b"1"), batch(), batch(b"1")], "Script goes back in orders/shardId-0: after the position 1 it gave 1"),
         ([None], "Script gave None: a consumer takes a RecordBatch"),
     ],
 )
@@ -213,7 +212,7 @@ async def test_records_that_would_come_again_for_ever_end_the_job(steps, message
 
 async def test_a_publisher_that_never_waits_leaves_the_event_loop_to_others():
     output = Output()
-    steps = [replace(batch(b"1"), read_position=SequenceNumber(str(number))) for number in range(50)]
+    steps = [batch(b"1", first=number) for number in range(50)]
     running = asyncio.create_task(ShardConsumer(Script(*steps, RunResult.COMPLETE), decorator(), output).run())
     for _ in range(10):
         await asyncio.sleep(0)

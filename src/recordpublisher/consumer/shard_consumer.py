@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
@@ -15,6 +15,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 
+from .advancing_positions import AdvancingPositions
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import ImplausibleTimes, TimestampAssigner, check_times
 from .poison_policy import OnPoison, PoisonPolicy
@@ -155,14 +156,17 @@ class ShardConsumer:
         decorator: BatchDecorator,
         output: ShardOutput,
         deliveries: Deliveries | None = None,
+        order_of: Callable[[str], Any] = int,
+        begins_after: SequenceNumber | None = None,
     ) -> None:
-        """`deliveries`: of a source without positions."""
+        """`deliveries`: of a source without positions. `order_of`: a sort key for sequence numbers. `begins_after`: where the publisher
+        resumes; None: it reads from a start."""
+        self._positions = AdvancingPositions(type(publisher).__name__, order_of, begins_after)
         self._deliveries = deliveries
         self._publisher = publisher
         self._decorator = decorator
         self._output = output
         self._children: Sequence[Shard] = ()
-        self._last: SequenceNumber | None = None
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
@@ -186,8 +190,8 @@ class ShardConsumer:
         position = batch.read_position
         if self._deliveries is not None:
             self._deliveries.register(batch.records)
-        elif len(batch):
-            self._check_position(batch)
+        else:
+            self._positions.check(batch)
         await self._decorator.prepare(batch)
         parts = self._decorator.parts(batch)
         del batch  # while the next read waits for memory, records that were emitted are freed (P6)
@@ -201,21 +205,6 @@ class ShardConsumer:
             await self._deliveries.wait_for_room()
         await asyncio.sleep(0)  # a publisher that never waits leaves the event loop to the emitter and the other shards
         return position
-
-    def _check_position(self, batch: RecordBatch) -> None:
-        """A plugin's batch without a new position would come again for ever. Raises: PluginError."""
-        name = type(self._publisher).__name__
-        if batch.read_position is None:
-            raise PluginError(
-                f"{name} gave {len(batch)} records of {batch.shard.key} without read_position: it is the position of the last of them, "
-                "from which it is resumed"
-            )
-        if batch.read_position == self._last:
-            raise PluginError(
-                f"{name} gave the records of {batch.shard.key} up to {self._last} twice: after a batch, `run` goes on behind the position "
-                "that the consumer returned"
-            )
-        self._last = batch.read_position
 
 
 class ShardOutput(Protocol):

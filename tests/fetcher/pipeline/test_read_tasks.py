@@ -1,9 +1,14 @@
-"""ReadTasks: what a reader logs names its shard."""
+"""ReadTasks: what a reader logs names its shard; one that goes back ends the job."""
 
 import json
 import logging
 
+import pytest
+
 from recordpublisher.cli.logs import JsonLines
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
 from fakes.scripted_source import RecordingSink, ScriptedSource, read
@@ -45,3 +50,41 @@ def test_each_line_of_a_reader_has_its_stream_and_shard_and_so_has_the_line_of_i
     shown = [(line["message"].split(",")[0], line.get("stream"), line.get("shard")) for line in handler.lines]
     assert sorted(row for row in shown if row[0] == "created") == [("created", "s", each) for each in "012"]
     assert ("shard s/0 has ended", "s", "0") in shown
+
+
+class ForgetfulSource(ScriptedSource):
+    """A plugin whose publishers begin at the beginning, whatever their starting position."""
+
+    def __init__(self):
+        super().__init__(per_read=5)
+        self.orders = 0
+
+    async def create(self, shard, starting_position, metrics):
+        return await super().create(shard, StartingPosition.trim_horizon(), metrics)
+
+    def order_of(self, sequence):
+        self.orders += 1
+        return int(sequence)
+
+
+def test_a_publisher_that_ignores_where_it_resumes_ends_the_job():  # P1
+    source, again = ForgetfulSource(), RecordingSink()
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 20))
+
+    async def job():
+        fetcher, _ = await read(source, RecordingSink(), Bounds(max_records=10))
+        await read(source, again, restore=(fetcher.snapshot(),))
+
+    with pytest.raises(
+        PluginError, match="ScriptedPublisher goes back in s/0: after the position 9 it gave 5 records from 0 on"
+    ):
+        run_virtual(job())
+    assert again.rows == []
+
+
+def test_positions_are_compared_for_each_batch_and_not_for_each_record():
+    source = ForgetfulSource()
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 1000))
+    source.per_read = 500
+    run_virtual(read(source, RecordingSink()))
+    assert 0 < source.orders <= 8

@@ -126,6 +126,14 @@ class ReadTasks:
         deliveries = None
         if self._acknowledgements is not None:
             deliveries = self._acknowledgements.receiver(entry.key, publisher, entry.metrics)
-        result = await ShardConsumer(publisher, decorator, self._intake.output_for(entry), deliveries).run()
+        consumer = ShardConsumer(
+            publisher,
+            decorator,
+            self._intake.output_for(entry),
+            deliveries,
+            self._factory.order_of,
+            entry.state.position,
+        )
+        result = await consumer.run()
         if result is RunResult.CANCELLED:
             raise asyncio.CancelledError

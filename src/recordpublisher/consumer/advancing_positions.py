@@ -1,0 +1,57 @@
+"""AdvancingPositions: sees that a publisher goes forward in its shard; otherwise records would come again, perhaps for ever (P1)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
+from recordpublisher.publishers.records import RecordBatch
+
+
+class AdvancingPositions:
+    """Owns the last position of a publisher. Looks at a batch's first record and at its position, at no other record."""
+
+    def __init__(self, publisher: str, order_of: Callable[[str], Any], begins_after: SequenceNumber | None) -> None:
+        """`order_of`: of the factory; what it cannot order must at least change. `begins_after`: where the publisher resumed."""
+        self._publisher = publisher
+        self._order_of = order_of
+        self._last = begins_after
+
+    def check(self, batch: RecordBatch) -> None:
+        """Raises: PluginError for records without a position, or a batch that is not behind the last one."""
+        position, last = batch.read_position, self._last
+        if position is None:
+            if len(batch):
+                raise PluginError(
+                    f"{self._publisher} gave {len(batch)} records of {batch.shard.key} without read_position: it is the position of the "
+                    "last of them, from which it is resumed"
+                )
+            return
+        if position.continuation:
+            return
+        if last is not None and not len(batch) and self._is_behind(position, last):
+            raise self._goes_back(batch, "no records", last)
+        if last is not None and len(batch):
+            first = batch.records[0]
+            begins_at = SequenceNumber(first.sequence_number, first.sub_sequence_number)
+            if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
+                raise self._goes_back(batch, f"{len(batch)} records from {begins_at} on", last)
+        self._last = position
+
+    def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
+        """Whether it is before the last one; False where the plugin cannot tell."""
+        try:
+            return bool(self._place(found) < self._place(last))
+        except Exception:
+            return False
+
+    def _place(self, position: SequenceNumber) -> tuple[Any, float]:
+        part = position.sub_sequence
+        return self._order_of(position.sequence), float("inf") if part == WHOLE_RECORD else part
+
+    def _goes_back(self, batch: RecordBatch, given: str, last: SequenceNumber) -> PluginError:
+        return PluginError(
+            f"{self._publisher} goes back in {batch.shard.key}: after the position {last} it gave {given}, with the position "
+            f"{batch.read_position}. `run` goes on behind the position that the consumer returned, `create` makes a publisher that begins "
+            "behind its starting position, and `order_of` orders positions"
+        )

@@ -1,0 +1,90 @@
+"""A publisher that goes back in its shard ends the job, and says where (P1)."""
+
+import re
+
+import pytest
+
+from recordpublisher.consumer.advancing_positions import AdvancingPositions
+from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
+
+SHARD = Shard("orders", "shardId-0")
+
+
+def number(text):
+    """`7`, or `7-2` for the third sub-record of 7."""
+    sequence, _, part = text.partition("-")
+    return SequenceNumber(sequence, int(part)) if part else SequenceNumber(sequence)
+
+
+def a_batch(records, position=None):
+    """Records such as `5 6-0 6-1`; the position is that of the last of them."""
+    found = [number(each) for each in records.split()]
+    at = number(position) if position is not None else found[-1] if found else None
+    return RecordBatch(
+        SHARD, [UserRecord(b"", each.sequence, 0.0, "k", None, each.sub_sequence) for each in found], read_position=at
+    )
+
+
+def check(*batches, order_of=int, after=None):
+    positions = AdvancingPositions("Lines", order_of, after and number(after))
+    for each in batches:
+        positions.check(a_batch(*each) if isinstance(each, tuple) else each)
+
+
+def unordered(sequence):
+    raise NotImplementedError("ids have no order")
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [("9 10",), ("8 11",)],
+        [("9 10",), ("11 12", "7")],
+        [("9 10",), ("10 11",)],
+        [("9 10-0 10-1",), ("10-1 10-2",)],
+        [("9 10-0 10-1",), ("10-0 10-1 10-2",)],
+        [("10-0 10-1", "10"), ("10-2",)],
+        [("9 10",), ("", "9")],
+    ],
+    ids=["records", "position", "last record", "last part", "whole aggregate", "part of a done one", "empty batch"],
+)
+def test_a_batch_that_is_not_behind_the_last_position_is_refused(batches):
+    check(*batches[:-1])
+    with pytest.raises(PluginError, match="Lines goes back in orders/shardId-0: after the position 10"):
+        check(*batches)
+
+
+def test_the_error_names_both_positions():
+    with pytest.raises(
+        PluginError, match=re.escape("after the position 10 it gave 2 records from 8-1 on, with the position 9.")
+    ):
+        check(("10",), ("8-1 9",))
+
+
+def test_batches_that_go_on_are_taken():
+    continuation = RecordBatch(SHARD, [], read_position=SequenceNumber("1", continuation=True))
+    check(("9 10-0 10-1",), ("10-2", "10"), ("", "10"), ("", "11"), RecordBatch(SHARD, []), continuation, ("12",))
+
+
+@pytest.mark.parametrize(("after", "records"), [("10", "1 2"), ("10-1", "10-0 10-1"), ("10", "10")])
+def test_a_publisher_that_does_not_begin_behind_its_start_is_refused(after, records):
+    with pytest.raises(PluginError, match=f"after the position {after} it gave"):
+        check((records,), after=after)
+
+
+def test_a_publisher_may_begin_inside_an_aggregate():
+    check(("10-2 11",), after="10-1")
+
+
+@pytest.mark.parametrize("order_of", [unordered, int, lambda sequence: object()])
+def test_positions_without_an_order_must_only_change(order_of):
+    check(("b",), ("a",), order_of=order_of)
+    with pytest.raises(PluginError, match="after the position b"):
+        check(("b",), ("b",), order_of=order_of)
+
+
+def test_the_order_is_that_of_the_plugin():
+    check(("zz",), ("aaa",), order_of=lambda sequence: (len(sequence), sequence))
