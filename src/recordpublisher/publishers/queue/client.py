@@ -50,8 +50,12 @@ class ReceivedRecord(NamedTuple):
 class QueueClient(KinesisClient):
     """The calls about queues, by their ARNs. Nothing is retried here."""
 
-    last_response_ms: int | None = None
-    """The service's clock at its last response, in whole seconds (epoch ms)."""
+    _last_response: dict[str, Any] | None = None
+
+    @property
+    def last_response_ms(self) -> int | None:
+        """The service's clock at its last response, in whole seconds (epoch ms)."""
+        return None if self._last_response is None else server_time_ms_or_none(self._last_response)
 
     async def create_queue(
         self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
@@ -114,8 +118,9 @@ class QueueClient(KinesisClient):
         more = {} if visibility_seconds is None else {"VisibilityTimeoutSeconds": visibility_seconds}
         entries = [{"ReceiptHandle": handle, **more} for handle in handles]
         parts = [entries[start : start + MOST_ENTRIES] for start in range(0, len(entries), MOST_ENTRIES)]
+        calls = [self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]
         failed: dict[str, str] = {}
-        for response in await asyncio.gather(*[self._call_queue(api, QueueARN=arn, Entries=part) for part in parts]):
+        for response in [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls):  # mostly one: no task
             with reject_malformed(api):
                 failed |= {str(entry["ReceiptHandle"]): str(entry["ErrorCode"]) for entry in response["Failed"]}
         return failed
@@ -132,7 +137,7 @@ class QueueClient(KinesisClient):
             if error.code in ("UnknownOperationException", "InvalidAction"):
                 error.add_note("this endpoint or region has no queues")
             raise
-        self.last_response_ms = server_time_ms_or_none(response)
+        self._last_response = {"ResponseMetadata": response.get("ResponseMetadata")}
         return response
 
 

@@ -97,13 +97,15 @@ class QueueRecordPublisher(RecordPublisher):
         """The records to pass on, with all parts of each. How far it is behind is the age of the oldest one."""
         records: list[UserRecord] = []
         dropped: list[str] = []
+        duplicates = 0
         for each in received:
             is_duplicate, is_passed_on = self._receipts.take(each)
-            self._metrics.add("duplicates", is_duplicate)
+            duplicates += is_duplicate
             if is_passed_on:
                 records.append(UserRecord(each.data, each.record_id, each.arrival, each.partition_key))
             elif self._receipts.handle_of(each.record_id) is None:
                 dropped.append(each.handle)
+        self._metrics.add("duplicates", duplicates)
         if dropped:
             with suppress(TransientError):  # it comes again, and is dropped again
                 await self._client.settle("AcknowledgeQueueRecords", self._arn, dropped)

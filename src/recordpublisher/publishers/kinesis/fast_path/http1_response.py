@@ -81,7 +81,7 @@ class ChunkedDecoder:
         self.is_done = not line
 
 
-_STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?\Z")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([0-9]{3})(?: [^\r\n]*)?\Z")
 _NO_BODY = {204, 304}
 
 
@@ -103,13 +103,13 @@ class ResponseHead:
 
 def parse_response_head(text: bytes) -> ResponseHead:
     """Parse the head in `text`, without the empty line. Raises: MalformedResponseError, also for an encoding that was not requested."""
-    first, *lines = text.split(b"\r\n")
+    first, *lines = text.decode("latin-1").split("\r\n")
     status = _STATUS.match(first)
     if status is None:
         raise MalformedResponseError(f"not an HTTP/1.1 response: {first[:80]!r}")
     headers: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.decode("latin-1").partition(":")
+        name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise MalformedResponseError(f"not a header: {line[:80]!r}")
         name, value = name.lower(), value.strip()
@@ -117,13 +117,13 @@ def parse_response_head(text: bytes) -> ResponseHead:
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise MalformedResponseError(f"an encoding that was not requested: {headers['content-encoding'][:80]}")
     code, is_chunked = int(status[2]), _is_chunked(headers)
-    connection = headers.get("connection", "keep-alive" if status[1] == b"1" else "close").lower()
+    connection = headers.get("connection", "keep-alive" if status[1] == "1" else "close").lower()
     return ResponseHead(
         status=code,
         headers=headers,
         length=0 if code in _NO_BODY else None if is_chunked else _length(headers),
         is_chunked=is_chunked and code not in _NO_BODY,
-        keeps_alive="keep-alive" in connection or (status[1] == b"1" and "close" not in connection),
+        keeps_alive="keep-alive" in connection or (status[1] == "1" and "close" not in connection),
     )
 
 
