@@ -69,8 +69,8 @@ FURTHER = {
         (
             "testing",
             [
-                "Contract", "PublisherContract", "PublisherCase", "SinkContract", "SinkCase", "ConditionalStoreContract",
-                "ConditionalStoreCase",
+                "Contract", "PublisherContract", "PublisherCase", "AcknowledgingPublisherContract",
+                "AcknowledgingPublisherCase", "SinkContract", "SinkCase", "ConditionalStoreContract", "ConditionalStoreCase",
                 "TrackerContract", "TrackerCase",
                 "VirtualClock", "run_virtual",
             ],

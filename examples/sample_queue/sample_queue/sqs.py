@@ -9,10 +9,11 @@ from typing import Any
 import boto3
 
 import recordpublisher as rp
-from recordpublisher.publishers.properties import text
+from recordpublisher.publishers.properties import integer, text
 
 ENDPOINT = text("flink.sqs.endpoint", "Another endpoint than that of the region.", group="SQS")
-RECEIVERS, VISIBILITY_SECONDS, WAIT_SECONDS, MOST = 4, 30, 2, 10
+VISIBILITY = integer("flink.sqs.visibility.timeout", "For how long a message is hidden.", 30, unit="s", group="SQS")
+RECEIVERS, WAIT_SECONDS, MOST = 4, 1, 10
 
 
 class Message(rp.UserRecord):
@@ -24,16 +25,17 @@ class Message(rp.UserRecord):
 class SqsFactory(rp.RecordPublisherFactory):
     """Owns the client of all receivers."""
 
-    visibility_seconds = float(VISIBILITY_SECONDS)
+    visibility_seconds = 30.0
 
     def __init__(self, properties: rp.Properties) -> None:
+        self.visibility_seconds = float(properties.value(VISIBILITY))
         self._sqs = boto3.client("sqs", endpoint_url=properties.value(ENDPOINT))
 
     async def create(
         self, shard: rp.Shard, starting_position: rp.StartingPosition, metrics: rp.ShardMetrics
     ) -> SqsPublisher:
         found = await asyncio.to_thread(self._sqs.get_queue_url, QueueName=shard.stream)
-        return SqsPublisher(self._sqs, found["QueueUrl"], shard)
+        return SqsPublisher(self._sqs, found["QueueUrl"], shard, int(self.visibility_seconds))
 
     async def discover(self, stream: str, after: str | None) -> list[rp.Shard]:
         shards = [rp.Shard(stream, f"receiver-{number}") for number in range(RECEIVERS)]
@@ -46,8 +48,8 @@ class SqsFactory(rp.RecordPublisherFactory):
 class SqsPublisher(rp.RecordPublisher):
     """One receiver. A receive is never cut off: its messages would be hidden from everybody until their time is over."""
 
-    def __init__(self, sqs: Any, url: str, shard: rp.Shard) -> None:
-        self._sqs, self._url, self._shard = sqs, url, shard
+    def __init__(self, sqs: Any, url: str, shard: rp.Shard, visibility: int) -> None:
+        self._sqs, self._url, self._shard, self._visibility = sqs, url, shard, visibility
 
     async def run(self, consumer: rp.BatchConsumer) -> rp.RunResult:
         while True:
@@ -65,7 +67,7 @@ class SqsPublisher(rp.RecordPublisher):
         await self._each(self._sqs.delete_message_batch, records)
 
     async def prolong(self, records: Sequence[rp.UserRecord]) -> None:
-        await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=VISIBILITY_SECONDS)
+        await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=self._visibility)
 
     async def release(self, records: Sequence[rp.UserRecord]) -> None:
         await self._each(self._sqs.change_message_visibility_batch, records, VisibilityTimeout=0)
@@ -75,7 +77,7 @@ class SqsPublisher(rp.RecordPublisher):
             QueueUrl=self._url,
             MaxNumberOfMessages=MOST,
             WaitTimeSeconds=WAIT_SECONDS,
-            VisibilityTimeout=VISIBILITY_SECONDS,
+            VisibilityTimeout=self._visibility,
             MessageSystemAttributeNames=["SentTimestamp"],
         )
         return [

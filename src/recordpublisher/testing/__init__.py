@@ -3,6 +3,7 @@
 `run_virtual` runs a coroutine on virtual time. A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 
+from .acknowledging_publisher_contract import AcknowledgingPublisherCase, AcknowledgingPublisherContract
 from .committing_sink_contract import CommittingSinkContract
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
@@ -13,6 +14,8 @@ from .virtual_time import EPOCH_MS, VirtualClock, VirtualLoop, run_virtual
 
 __all__ = [
     "EPOCH_MS",
+    "AcknowledgingPublisherCase",
+    "AcknowledgingPublisherContract",
     "CommittingSinkContract",
     "ConditionalStoreCase",
     "ConditionalStoreContract",

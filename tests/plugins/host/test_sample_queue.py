@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import asynccontextmanager
 
 import boto3
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Claim, Owner
+from recordpublisher.publishers.properties import declaration
+from recordpublisher.testing import AcknowledgingPublisherCase, AcknowledgingPublisherContract
 
 from processes.command_line import ROOT
 from servers.moto_server import serve_moto
@@ -25,6 +28,7 @@ def url():
 
 @pytest.fixture
 def sqs(url, monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))  # the plugin declares its own in it
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "sample_queue"))
     for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "s", "DEFAULT_REGION": "us-east-1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
@@ -96,3 +100,15 @@ async def test_a_failing_job_releases_what_it_holds(url, sqs, queue):
             await fetcher.run_bounded(max_time=60)
 
     assert left(sqs, queue) == (40, 0)
+
+
+class TestTheContract(AcknowledgingPublisherContract):
+    @pytest.fixture(autouse=True)
+    def _queue(self, url, queue):
+        self.given = rp.Properties({"flink.sqs.endpoint": url, "flink.sqs.visibility.timeout": 5})
+
+    @asynccontextmanager
+    async def open_case(self):
+        from sample_queue.sqs import SqsFactory
+
+        yield AcknowledgingPublisherCase(lambda: SqsFactory(self.given), rp.Shard("work", "receiver-0"), MESSAGES)
