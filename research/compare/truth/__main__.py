@@ -1,4 +1,4 @@
-"""Plays the schedule to the clients and writes the table of docs/explanation/comparison.md: [words of their names]."""
+"""Plays the schedule to the clients and writes the table of docs/explanation/comparison.md: [names of `clients`]."""
 
 import sys
 import tempfile
@@ -22,12 +22,10 @@ HEADS = (
 )
 
 
-def main(words: list[str]) -> None:
+def main(names: list[str]) -> None:
     figures = KeptFigures("truth.json")
     with tempfile.TemporaryDirectory() as folder, serve_moto() as dynamodb:
-        for name, start in clients(Path(folder), dynamodb):
-            if words and not any(word in name for word in words):
-                continue
+        for name, start in clients(Path(folder), dynamodb, names):
             with world(start) as played:
                 figures.add(name, asdict(played.play()))
     table = markdown(HEADS, [cells(name, row) for name, row in figures.rows.items()])

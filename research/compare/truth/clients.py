@@ -1,7 +1,8 @@
 """The clients of the schedule: name, version, and the command that starts them, each time with what they need to go on."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 from compare.cost.readers import version_in
@@ -14,15 +15,18 @@ PYTHON = HERE / "truth" / "python"
 Client = tuple[str, Callable[[str], list[str]]]
 
 
-def clients(folder: Path, dynamodb: str) -> list[Client]:
-    """Each with its version in the name."""
-    return [
-        *(_ours(publisher, folder) for publisher in ("POLLING", "EFO")),
-        *_kcl(folder, dynamodb),
-        *_flink(folder),
-        _async_kinesis(dynamodb),
-        *(_spark(connector, folder) for connector in connectors(folder)),
-    ]
+def clients(folder: Path, dynamodb: str, names: Collection[str] = ()) -> Iterator[Client]:
+    """Each with its version in the name. Only those of these `names`, if there are any, are built."""
+    made: dict[str, Callable[[], list[Client]]] = {
+        "recordpublisher": lambda: [_ours(publisher, folder) for publisher in ("POLLING", "EFO")],
+        "KCL": lambda: _kcl(folder, dynamodb),
+        "Flink": lambda: _flink(folder),
+        "boto3": lambda: [_boto3(folder)],
+        "async-kinesis": lambda: [_async_kinesis(dynamodb)],
+        "Spark": lambda: [_spark(connector, folder) for connector in connectors(folder)],
+    }
+    for name in names or made:
+        yield from made[name]()
 
 
 def _ours(publisher: str, folder: Path) -> Client:
@@ -57,6 +61,11 @@ def _flink(folder: Path) -> list[Client]:
         return f"{name}, {publisher}", start
 
     return [client("POLLING"), client("EFO")]
+
+
+def _boto3(folder: Path) -> Client:
+    command = [sys.executable, str(PYTHON / "with_boto3.py")]
+    return f"a loop with boto3 {version('boto3')}", lambda url: [*command, url, str(folder / "boto3")]
 
 
 def _async_kinesis(dynamodb: str) -> Client:
