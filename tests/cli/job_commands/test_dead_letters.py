@@ -1,13 +1,10 @@
 """`recordpublisher dead-letters`: what the commands print, and how they exit."""
 
-import asyncio
 import json
 
 import pytest
 
-import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.redrive.letters import dead_letters_of
 
 from processes.command_line import several_commands
 
@@ -51,6 +48,11 @@ def results(folder):
         "flink.sink.map.function": "shop_of_command:handle",
         "flink.sink.map.retries": "0",
     }
+    unread_job = folder / "unread.properties"
+    (folder / "unread").mkdir()
+    (folder / "unread/1.jsonl").write_text("[]\n")
+    changed = given | {"flink.deadletter.jsonl.path": f"{folder}/unread"}
+    unread_job.write_text("\n".join(f"{key}={value}" for key, value in changed.items()))
     job = folder / "job.properties"
     job.write_text("\n".join(f"{key}={value}" for key, value in given.items()))
     commands = {
@@ -61,6 +63,7 @@ def results(folder):
         "left": ["list", str(job)],
         "replay one": ["replay", str(job), "--only", "8"],
         "replay another": ["replay", str(job), "--only", "7"],
+        "replay unread": ["replay", str(unread_job)],
         "drop": ["drop", str(job), "8"],
         "left after drop": ["list", str(job)],
     }
@@ -106,33 +109,16 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"sequenceNumber": 7},
-        {"subSequenceNumber": "a"},
-        {"stream": ["orders"]},
-        {"approximateArrivalTimestamp": 5},
-        {"value": {"error": "no price", "payload": 5}},
-        {"value": {"error": "no price", "payload": "%%", "base64": True}},
-        None,
-    ],
-)
-def test_a_line_that_is_no_letter_is_named_with_its_file(tmp_path, changed):
-    folder = tmp_path / "letters/orders/shardId-0"
-    folder.mkdir(parents=True)
-    content = "[" * 100_000 if changed is None else json.dumps({**json.loads(line("7", "x")), **changed})
-    (folder / "7.jsonl").write_text(content)
-    letters = dead_letters_of(
-        rp.Properties({"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(tmp_path / "letters")})
-    )
-    with pytest.raises(rp.StateError, match=r"7\.jsonl"):
-        asyncio.run(anext(letters.chunks(is_replay=False)))
-
-
 def test_one_letter_alone_is_replayed_or_dropped(results):
     assert results["replay one"].stdout.splitlines()[-1] == "Replayed: 0. Failed again and kept: 1."
     assert (results["replay another"].returncode, results["replay another"].stdout) == (1, "")
     assert "no dead letter with the number 7" in results["replay another"].stderr
     assert (results["drop"].returncode, results["drop"].stdout) == (0, "Dropped: 1.\n")
     assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]
+
+
+def test_a_letter_that_cannot_be_read_is_named_and_kept_and_the_replay_exits_with_1(results, folder):
+    done = results["replay unread"]
+    assert (done.returncode, done.stdout) == (1, "Replayed: 0. Failed again and kept: 0. Not readable: 1.\n")
+    assert f"line 1 of {folder}/unread/1.jsonl cannot be read" in done.stderr
+    assert (folder / "unread/1.jsonl").read_text() == "[]\n"

@@ -120,12 +120,12 @@ def replay(
         from recordpublisher.plugins.redrive.replay import DropTarget, HandlerTarget, StreamTarget
 
         if to is None and queue:
-            done, kept = await _replay(properties, DropTarget(), only or (), queue, restores=True)
+            done, kept, unread = await _replay(properties, DropTarget(), only or (), queue, restores=True)
         else:
             target = StreamTarget(properties) if to is Target.STREAM else HandlerTarget(properties)
-            done, kept = await _replay(properties, target, only or (), queue)
-        echo(f"Replayed: {done}. Failed again and kept: {kept}.")
-        return kept
+            done, kept, unread = await _replay(properties, target, only or (), queue)
+        echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
+        return kept + unread
 
     if run_until_signal(run()):
         raise typer.Exit(FAILED)
@@ -148,7 +148,7 @@ def drop(
     async def run() -> None:
         from recordpublisher.plugins.redrive.replay import DropTarget
 
-        done, _ = await _replay(properties, DropTarget(), numbers, queue)
+        done, _, _ = await _replay(properties, DropTarget(), numbers, queue)
         echo(f"Dropped: {done}.")
 
     run_until_signal(run())
@@ -161,8 +161,8 @@ async def _replay(
     queue: bool,
     *,
     restores: bool = False,
-) -> tuple[int, int]:
-    """How many succeeded and failed. Raises: StateError when none has one of the numbers."""
+) -> tuple[int, int, int]:
+    """How many succeeded, failed, and could not be read. Raises: StateError when none has one of the numbers."""
     from recordpublisher.plugins.redrive.replay import replayed
 
     done, kept = 0, 0
@@ -173,7 +173,7 @@ async def _replay(
                 echo(f"{letter.number} of {letter.shard.key}: {reason}")
     if only and not done and not kept:
         raise _missing(", ".join(only))
-    return done, kept
+    return done, kept, letters.unreadable
 
 
 def _missing(number: str) -> StateError:

@@ -1,27 +1,18 @@
 """FileLetters: dead letters in files of the jsonl or parquet sink. What is left of a file takes its place; if nothing is, it is deleted."""
 
 import asyncio
-import base64
-import json
-import re
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from recordpublisher.fetcher.stored_documents import Sequence as SequenceText
-from recordpublisher.fetcher.stored_documents import read_document
+from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.sinks.files.staged_files import HIDDEN
 from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync, write_file
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shards import Shard
 
 from .letters import CHUNK, DeadLetter, DeadLetters
+from .stored_letters import ReadLetters, letter_of_line, letter_of_row, read_letters
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters, by their numbers, to another file."""
@@ -44,8 +35,10 @@ class FileLetters(DeadLetters):
         for path in sorted(self._folder.rglob(f"*.{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
-            letters, self._write = await asyncio.to_thread(self._read, path)
-            self._path, self._left = path, set(range(len(letters)))
+            read, count, self._write = await asyncio.to_thread(self._read, path)
+            self._path, self._left = path, set(range(count))
+            self._skip(read.unreadable)
+            letters = read.letters
             for start in range(0, len(letters), CHUNK):
                 yield letters[start : start + CHUNK]
 
@@ -55,11 +48,8 @@ class FileLetters(DeadLetters):
         if succeeded:
             await asyncio.to_thread(self._keep_left)
 
-    def _read(self, path: Path) -> tuple[list[DeadLetter], Write]:
-        try:
-            return _read_json_lines(path) if self._suffix == "jsonl" else _read_parquet(path)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"{path} has something else than dead letters: {error!r}") from error
+    def _read(self, path: Path) -> tuple[ReadLetters, int, Write]:
+        return _read_json_lines(path) if self._suffix == "jsonl" else _read_parquet(path)
 
     def _keep_left(self) -> None:
         if self._left:
@@ -73,68 +63,35 @@ class FileLetters(DeadLetters):
         sync(self._path.parent)
 
 
-def _read_json_lines(path: Path) -> tuple[list[DeadLetter], Write]:
+def _read_json_lines(path: Path) -> tuple[ReadLetters, int, Write]:
     lines = path.read_bytes().splitlines(keepends=True)
 
     def write(anew: Path, left: Sequence[int]) -> None:
         write_file(anew, b"".join(lines[index] for index in left))
 
-    return [_letter_of_line(read_document(line, _Line, str(path)), index) for index, line in enumerate(lines)], write
+    def letter(line: bytes, index: int) -> DeadLetter:
+        return letter_of_line(line, f"line {index + 1} of {path}", index)
+
+    return read_letters(lines, letter), len(lines), write
 
 
-class _Value(msgspec.Struct):
-    payload: str
-    error: str | None = None
-    base64: bool = False
-
-
-class _Line(msgspec.Struct, rename="camel"):
-    """A letter as the jsonl sink writes it."""
-
-    stream: str
-    shard_id: str
-    sequence_number: SequenceText
-    sub_sequence_number: int
-    partition_key: str | None
-    approximate_arrival_timestamp: datetime
-    value: _Value
-
-
-def _letter_of_line(line: _Line, index: int) -> DeadLetter:
-    value = line.value
-    record = UserRecord(
-        base64.b64decode(value.payload, validate=True) if value.base64 else value.payload.encode(),
-        line.sequence_number,
-        line.approximate_arrival_timestamp.timestamp(),
-        line.partition_key,
-        sub_sequence_number=line.sub_sequence_number,
-    )
-    return DeadLetter(Shard(line.stream, line.shard_id), record, value.error or "", index)
-
-
-def _read_parquet(path: Path) -> tuple[list[DeadLetter], Write]:
+def _read_parquet(path: Path) -> tuple[ReadLetters, int, Write]:
     from pyarrow import parquet
 
-    table = parquet.read_table(path, partitioning=None)
+    try:
+        table = parquet.read_table(path, partitioning=None)
+    except ValueError as error:  # that of Arrow
+        raise unreadable(str(path), error) from error
 
     def write(anew: Path, left: Sequence[int]) -> None:
         parquet.write_table(table.take(list(left)), anew)
 
-    names = [re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name) for name in table.column_names]
-    rows = table.rename_columns(names).to_pylist()
-    return [letter_of_row(row, index) for index, row in enumerate(rows)], write
+    def letter(index: int, _: int) -> DeadLetter:
+        name = f"row {index + 1} of {path}"
+        try:
+            row = table.slice(index, 1).to_pylist()[0]
+        except (ValueError, OverflowError) as error:  # such as a time of the year 10,000
+            raise unreadable(name, error) from error
+        return letter_of_row(row, name, index)
 
-
-def letter_of_row(row: dict[str, Any], place: Any) -> DeadLetter:
-    """A letter from the columns of a record."""
-    value = json.loads(row["value"]) if isinstance(row["value"], str) else row["value"]
-    arrival = row["approximate_arrival_timestamp"]
-    record = UserRecord(
-        row["data"],
-        row["sequence_number"],
-        arrival.timestamp(),
-        row["partition_key"],
-        row["explicit_hash_key"],
-        row["sub_sequence_number"],
-    )
-    return DeadLetter(Shard(row["stream"], row["shard_id"]), record, value["error"], place)
+    return read_letters(range(table.num_rows), letter), table.num_rows, write

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
@@ -17,6 +18,9 @@ from recordpublisher.publishers.shards import Shard
 if TYPE_CHECKING:
     from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
+log = logging.getLogger(__name__)
+MOST_LOGGED = 20
+"""Letters that cannot be read, each with a line of its own."""
 CHUNK = 1000
 """Letters that are replayed together: what a kill may repeat."""
 
@@ -42,7 +46,9 @@ class DeadLetter:
 
 
 class DeadLetters(ABC):
-    """A place with dead letters. Owns its connections."""
+    """A place with dead letters. Owns its connections, and how many of the letters could not be read: those are kept."""
+
+    unreadable = 0
 
     @abstractmethod
     def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
@@ -51,6 +57,11 @@ class DeadLetters(ABC):
     @abstractmethod
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """A chunk was replayed: keep only what failed. Durable when this returns."""
+
+    def _skip(self, errors: Sequence[StateError]) -> None:
+        for error in errors[: max(0, MOST_LOGGED - self.unreadable)]:
+            log.warning("a dead letter is kept as it is: %s", error)
+        self.unreadable += len(errors)
 
     async def close(self) -> None:  # noqa: B027 - files have nothing to close
         """Release the connections."""

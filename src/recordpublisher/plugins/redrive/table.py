@@ -1,12 +1,13 @@
 """TableLetters: dead letters in a table of the sql sink. A row is deleted when its letter was replayed."""
 
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, select, tuple_
+from sqlalchemy import Connection, Select, Table, delete, select, tuple_
+from sqlalchemy.exc import DataError
 
+from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.sinks.sql.rows import IDENTITY
 from recordpublisher.plugins.sinks.sql.table_definitions import find_table
 from recordpublisher.plugins.stores.sql.database import Database
@@ -14,9 +15,13 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .files import letter_of_row
 from .letters import CHUNK, DeadLetter, DeadLetters
+from .stored_letters import letter_of_row, read_letters
 
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
+"""What the conversion of a column raises, such as that of a time which SQLite keeps as text."""
+_StoredRow = tuple[Any, Any]
+"""Its key, and its columns or the error of one of them."""
 _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
 
 
@@ -33,10 +38,13 @@ class TableLetters(DeadLetters):
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """In the order of the key. Raises: ConfigurationError for a table without the columns of a record."""
-        last: DeadLetter | None = None
-        while letters := await self._database.transaction(partial(self._after, last)):
-            last = letters[-1]
-            yield letters
+        place: Any = None
+        while rows := await self._database.transaction(partial(self._after, place)):
+            place = rows[-1][0]
+            read = read_letters(rows, self._letter)
+            self._skip(read.unreadable)
+            if read.letters:
+                yield read.letters
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Delete the rows of those that succeeded."""
@@ -47,13 +55,28 @@ class TableLetters(DeadLetters):
         """Close the connection."""
         await self._database.close()
 
-    def _after(self, last: DeadLetter | None, connection: Connection) -> list[DeadLetter]:
+    def _after(self, place: Any, connection: Connection) -> list[_StoredRow]:
         table = self._table(connection)
         keys = [table.columns[name] for name in IDENTITY]
-        rows = select(*(table.columns[name] for name in sorted(_NEEDED))).order_by(*keys).limit(CHUNK)
-        if last is not None:
-            rows = rows.where(tuple_(*keys) > last.place)
-        return [_letter(dict(row)) for row in connection.execute(rows).mappings()]
+        columns = select(*(table.columns[name] for name in sorted(_NEEDED)))
+
+        def page(selected: Select[Any]) -> Select[Any]:
+            following = selected if place is None else selected.where(tuple_(*keys) > place)
+            return following.order_by(*keys).limit(CHUNK)
+
+        try:
+            rows = connection.execute(page(columns)).mappings()
+            return [(tuple(row[name] for name in IDENTITY), row) for row in rows]
+        except UNREADABLE:  # of one of them, which is looked for
+            places = [tuple(row) for row in connection.execute(page(select(*keys)))]
+            return [(each, _row_or_error(connection, columns.where(tuple_(*keys) == each))) for each in places]
+
+    def _letter(self, stored: _StoredRow, _: int) -> DeadLetter:
+        place, row = stored
+        name = f"the row {place} of the table {self._name}"
+        if isinstance(row, Exception):
+            raise unreadable(name, getattr(row, "orig", row)) from row
+        return letter_of_row(dict(row), name, place)
 
     def _delete(self, connection: Connection, letters: Sequence[DeadLetter]) -> None:
         table = self._table(connection)
@@ -69,8 +92,8 @@ class TableLetters(DeadLetters):
         return table
 
 
-def _letter(row: dict[str, Any]) -> DeadLetter:
-    arrival = row["approximate_arrival_timestamp"]
-    if arrival.tzinfo is None:  # SQLite has no time zones
-        row["approximate_arrival_timestamp"] = arrival.replace(tzinfo=UTC)
-    return letter_of_row(row, tuple(row[name] for name in IDENTITY))
+def _row_or_error(connection: Connection, query: Select[Any]) -> Any:
+    try:
+        return connection.execute(query).mappings().one()
+    except UNREADABLE as error:
+        return error
