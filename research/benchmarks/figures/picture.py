@@ -18,7 +18,7 @@ def draw(rows: list[tuple[Row, Run]], file: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    bars = [row for row, _ in rows if row.unit == "us" and row.theirs is not None]
+    bars = [row for row, _ in rows if row.unit == "us" and row.theirs is not None and row.section != "large records"]
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(13, 1.5 + 0.42 * max(len(bars), 8)), width_ratios=[3, 2], layout="constrained"
     )

@@ -32,6 +32,10 @@ class Load:
     at_least: float | None = None
 
     @property
+    def section(self):
+        return "pipeline" if self.size <= 1024 else "large records"
+
+    @property
     def name(self):
         if self.publisher == "POLLING":
             return f"polling, {self.size} B x {min(10_000, 10 * 2**20 // self.size):,}"
@@ -62,9 +66,11 @@ def test_cpu_per_record(load, table):
             boto3.append(bare_boto3(load, url))
             aligned.append(ours(load, url, LOOKAHEAD_MILLIS))
             iterated.append(ours(load, url, "off", "iterate"))
-    table.append(Row(load.name, median(free), median(boto3), load.at_most, load.at_least))
-    table.append(Row(f"{load.name}, aligned", median(aligned), median(boto3), load.at_most, load.at_least))
-    table.append(Row(f"{load.name}, every record iterated", median(iterated), median(boto3)))
+    goals = load.at_most, load.at_least
+    table.append(Row(load.name, median(free), median(boto3), *goals, section=load.section))
+    table.append(Row(f"{load.name}, aligned", median(aligned), median(boto3), *goals, section=load.section))
+    looked_at = f"{load.name}, every record iterated"
+    table.append(Row(looked_at, median(iterated), median(boto3), section=load.section))
 
 
 def ours(load, url, lookahead, how="drop"):

@@ -28,9 +28,8 @@ class Reader:
 
 def readers(folder: Path) -> list[Reader]:
     """All clients, built in the folder. Raises: AssertionError for one that cannot be built."""
-    return [
-        build(folder) for build in (_ours, _boto3, _aiobotocore, _async_kinesis, _sdk, _kcl, _flink, _javascript, _go)
-    ]
+    python = (_ours, _boto3, _aiobotocore, _async_kinesis, _kcl_rs)
+    return [build(folder) for build in (*python, _sdk, _kcl, _flink, _javascript, _go)]
 
 
 def _python(name: str, script: str) -> Callable[[Path], Reader]:
@@ -42,11 +41,15 @@ _boto3 = _python("boto3", "with_boto3.py")
 _aiobotocore = _python("aiobotocore", "with_aiobotocore.py")
 
 
-def _async_kinesis(_: Path) -> Reader:
-    program = "from importlib.metadata import version; print(version('async-kinesis'))"
-    found = run(str(PEERS), "-c", program).strip()
-    command = [str(PEERS), str(COST / "python" / "with_async_kinesis.py")]
-    return Reader("async-kinesis", found, command, ("polling",))
+def _peer(name: str, script: str, *ways: str) -> Callable[[Path], Reader]:
+    """One in the peers' environment (`make peers`)."""
+    program = f"from importlib.metadata import version; print(version('{name}'))"
+    command = [str(PEERS), str(COST / "python" / script)]
+    return lambda _: Reader(name, run(str(PEERS), "-c", program).strip(), command, ways)
+
+
+_async_kinesis = _peer("async-kinesis", "with_async_kinesis.py", "polling")
+_kcl_rs = _peer("kcl-rs", "with_kcl_rs.py", "polling", "fan-out")
 
 
 def _java(name: str, libraries: str, source: str, *options: str) -> Callable[[Path], Reader]:
