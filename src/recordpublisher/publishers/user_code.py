@@ -42,7 +42,7 @@ def check_user_function(
         )
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, and nobody would await it")
-    if arguments is not None and not _takes(function, arguments):
+    if arguments is not None and not takes(function, arguments):
         raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
 
 
@@ -179,7 +179,7 @@ def _can_be_shown(error: BaseException) -> bool:
     return True
 
 
-def _takes(function: Callable[..., Any], arguments: int) -> bool:
+def takes(function: Callable[..., Any], arguments: int) -> bool:
     """Whether it can be called so; True where that is not known."""
     try:
         signature = inspect.signature(function)

@@ -33,7 +33,8 @@ class HandlerTarget:
     def __init__(self, properties: Properties) -> None:
         """Raises: ConfigurationError for a job with another sink."""
         if (properties.value(SINK) or "").lower() != "map":
-            reason = "letters go to the function of a map sink; --to stream puts them into their streams again"
+            names = "that flink.sink=map and flink.sink.map.function name, and not to an object that a program makes"
+            reason = f"letters go to the function {names}; --to stream puts them into their streams again"
             raise ConfigurationError(SINK.key, properties.value(SINK), "map", reason=reason)
         keeps = {MAP_ON_FAILURE.key: "DEAD_LETTER", ON_POISON.key: "DEAD_LETTER", MAP_MAX_AGE.key: None}
         given, registry = properties.merged(keeps), load_registry()

@@ -269,3 +269,11 @@ def test_another_event_is_refused(wrong):
 def test_wrong_arguments_are_refused_before_the_first_event(options, words):
     with pytest.raises(rp.ConfigurationError, match=words):
         rp.lambda_handler(print, **options)
+
+
+def test_what_it_returns_is_no_handler_of_records():
+    made = rp.lambda_handler(print)
+    with pytest.raises(
+        rp.ConfigurationError, match=r"takes events; valid: the function that was given to rp.lambda_handler"
+    ):
+        rp.MapSink(made)

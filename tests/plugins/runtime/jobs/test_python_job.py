@@ -55,6 +55,11 @@ def function():
 
 fetcher = function()
 number = 5
+of_lambda = rp.lambda_handler(on_click)
+
+
+async def later():
+    return fetcher
 """
 
 
@@ -87,10 +92,10 @@ async def test_a_job_is_a_fetcher_or_a_function_of_one(shop, name):
         assert isinstance(fetcher, rp.DataFetcher)
 
 
-@pytest.mark.parametrize("name", ["number", "SHOP", "on_refund"])
+@pytest.mark.parametrize("name", ["number", "SHOP", "on_refund", "on_click", "later", "of_lambda"])
 @pytest.mark.usefixtures("shop")
 async def test_anything_else_is_refused(name):
-    with pytest.raises((rp.ConfigurationError, TypeError), match=r"DataFetcher|missing 1 required"):
+    with pytest.raises(rp.ConfigurationError, match=r"'JOB'.* of a DataFetcher, or of a function"):
         async with made_fetcher(f"shop_of_program:{name}"):
             pass
 

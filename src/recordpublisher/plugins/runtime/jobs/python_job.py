@@ -12,6 +12,7 @@ from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import takes
 
 from ..data_fetcher import OF_COMMAND, DataFetcher
 from .subtask import run_fetcher
@@ -52,10 +53,15 @@ def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
 async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
     """The fetcher, not opened. What the function has opened around its `yield` is closed at the end. Raises: ConfigurationError."""
     made = imported(job, "JOB", VALID)
-    made = made() if callable(made) else made
+    if callable(made):
+        if not takes(made, 0):
+            raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
+        made = made()
     async with AsyncExitStack() as opened:
         if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
             made = await opened.enter_async_context(made)
         if not isinstance(made, DataFetcher):
+            if asyncio.iscoroutine(made):
+                made.close()  # so that Python does not warn, too
             raise ConfigurationError("JOB", job, VALID, reason=f"it is or yields {type(made).__name__}")
         yield made

@@ -16,6 +16,8 @@ from recordpublisher.publishers.user_code import UserFunction
 from .handler_argument import may_be, value_type_of, values_of
 
 VALID = "a function, or an async function, of one record or its value"
+OF_LAMBDA = "_recordpublisher_lambda"
+"""The attribute of what `rp.lambda_handler` returns: a function of events, which is no handler."""
 
 
 class Handler:
@@ -23,6 +25,11 @@ class Handler:
 
     def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
         """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
+        if hasattr(handler, OF_LAMBDA):
+            reason = "it is what rp.lambda_handler returned, and takes events"
+            raise ConfigurationError(
+                "handler", handler, "the function that was given to rp.lambda_handler", reason=reason
+            )
         self._value_type = value_type_of(handler)
         self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
         self._function = UserFunction("handler", handler, VALID, self._threads, arguments=1)
