@@ -56,7 +56,7 @@ slow-spark: $(STAMP)
 slow-rest: $(STAMP)
 	RECORDPUBLISHER_ALL_INPUTS=1 nice -n 10 $(BIN)/pytest -p no:cacheprovider -n 2 --dist loadfile -m "(slow or random or hypothesis) and not spark and not ($(LONG))"
 
-sinks: $(STAMP)  ## jobs write to PostgreSQL and to files while processes are killed and connections broken (three minutes)
+sinks: $(STAMP)  ## jobs write to PostgreSQL, to files, and to tables on a faulty S3 server while processes are killed (five minutes)
 	RECORDPUBLISHER_ROUNDS=1000 RECORDPUBLISHER_SECONDS=110 $(BIN)/pytest -m sinks -s $(OF_JOBS)
 
 sinks-soak: $(STAMP)  ## the same, 60 rounds (ten minutes)
@@ -95,7 +95,7 @@ outage-pictures: $(STAMP)  ## replays the outage and draws the pictures of docs/
 	$(RESEARCH) outage.replay --rule flink --pictures docs/images
 	$(RESEARCH) outage.replay --rule ours --pictures docs/images
 
-faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (three minutes)
+faults: $(STAMP)  ## random faults, reshards and restarts: 600 seeds in memory, 24 over sockets; prints the faults (five minutes)
 	$(BIN)/pytest -m faults -s research/soak tests/fetcher/pipeline
 
 hostile: $(STAMP)  ## a million hostile records, each read, skipped or a dead letter: RECORDS=1000000, and ANSWERS=50000 of servers to each kind of call (half an hour)

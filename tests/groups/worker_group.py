@@ -51,7 +51,7 @@ class WorkerGroup:
     def __init__(self, served: LocalKinesisThread, folder: Path, properties: Mapping[str, object]) -> None:
         self.served = served
         self._folder = folder
-        self._properties = properties
+        self.properties = properties
         self._numbers = itertools.count()
         self.sent: set[str] = set()
         self.processes: dict[str, subprocess.Popen] = {}
@@ -65,7 +65,7 @@ class WorkerGroup:
         """Start a process. Without `--elastic` it has a fixed number of subtasks, one."""
         folder = self._folder / name
         folder.mkdir()
-        path = job_file(folder, dict(self._properties))
+        path = job_file(folder, dict(self.properties))
         self.processes[name] = start_job(path, "-v", *options, path=self._folder, stdout=folder / "written")
 
     def send(self, count: int) -> None:
@@ -110,13 +110,17 @@ class WorkerGroup:
 
     def split(self) -> None:
         """Split the open shard with the lowest hash keys."""
-        shard = self._open_shards()[0]
+        shard = self.open_shards()[0]
         middle = (shard.hash_range.start + shard.hash_range.end) // 2
         self.served.call(resharding.split, self._stream, shard, middle)
 
     def merge(self) -> None:
         """Merge the two open shards with the highest hash keys."""
-        self.served.call(resharding.merge, self._stream, *self._open_shards()[-2:])
+        self.served.call(resharding.merge, self._stream, *self.open_shards()[-2:])
+
+    def open_shards(self) -> list[Shard]:
+        """By their hash keys."""
+        return sorted(self._stream.open_shards, key=lambda shard: shard.hash_range.start)
 
     def wait_until_each_writes(self, *names: str) -> None:
         """Each of these processes writes records; some are sent until it does."""
@@ -138,9 +142,6 @@ class WorkerGroup:
     @property
     def _stream(self) -> Stream:
         return self.served.endpoint.stream("orders")
-
-    def _open_shards(self) -> list[Shard]:
-        return sorted(self._stream.open_shards, key=lambda shard: shard.hash_range.start)
 
 
 @contextmanager
