@@ -12,7 +12,7 @@ from typing import Any
 _NAMES = {
     ".consumer.typed_values": "Json",
     ".fetcher.alarms": "Alarm AlarmKind",
-    ".fetcher.committing_sink": "CommitNumber CommittingSink Staged",
+    ".fetcher.committing_sink": "CommitNumber CommittingSink Leftover Staged",
     ".fetcher.conditional_store": "ConditionalStore ConflictError VersionedValue",
     ".fetcher.coordination.watermark_tracker": "SubtaskReport SubtaskStatus WatermarkTracker",
     ".fetcher.metric_types": "MetricType SinkMetric",

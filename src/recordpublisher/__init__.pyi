@@ -8,6 +8,7 @@ from .fetcher.alarms import Alarm as Alarm
 from .fetcher.alarms import AlarmKind as AlarmKind
 from .fetcher.committing_sink import CommitNumber as CommitNumber
 from .fetcher.committing_sink import CommittingSink as CommittingSink
+from .fetcher.committing_sink import Leftover as Leftover
 from .fetcher.committing_sink import Staged as Staged
 from .fetcher.conditional_store import ConditionalStore as ConditionalStore
 from .fetcher.conditional_store import ConflictError as ConflictError

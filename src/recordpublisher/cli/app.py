@@ -65,6 +65,7 @@ COMMANDS = {
     "dashboard": "job_commands.dashboard:dashboard",
     "dead-letters": "job_commands.dead_letters:dead_letters",
     "positions": "job_commands.positions:positions",
+    "leftovers": "job_commands.leftovers:leftovers",
     "group": "job_commands.group:group",
     "tracker": "job_commands.tracker:tracker",
     "plugins": "commands.plugins:plugins",

@@ -39,6 +39,19 @@ class Staged:
     size: int = field(default=0, compare=False)
 
 
+class Leftover(NamedTuple):
+    """Something staged that may be in no entry: its name, bytes, when it was written (epoch seconds), and its life.
+
+    `upload`: the id of an unfinished upload of that name; None: it is there.
+    """
+
+    name: str
+    size: int
+    written: float
+    life: str
+    upload: str | None = None
+
+
 class CommittingSink(Sink[V]):
     """A sink in three steps: what was written is staged, an entry commits it together with its positions, and then it is published.
 
@@ -103,6 +116,16 @@ class CommittingSink(Sink[V]):
 
         Raises: StoreUnavailableError. What a process that was replaced stages later stays until the next call.
         """
+
+    async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
+        """What any life has staged, without what `kept` names: also what is being staged now. Called before `open`, too.
+
+        Raises: StoreUnavailableError, StateError. Default: nothing is left by a sink that has no place for it.
+        """
+        return ()
+
+    async def remove(self, leftovers: Sequence[Leftover]) -> None:
+        """Delete them; some may be gone. Raises: StoreUnavailableError, StateError."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> None:
         """Stage what was written and publish it at once, for a sink beside the positions, as that of dead letters (at least once).

@@ -1,7 +1,7 @@
 """The lines of `lag --watch`."""
 
 from recordpublisher.cli.job_commands.watch_lines import table_lines, title_lines, tree_lines
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
 
 NOON_MS = 1_700_049_600_000
 
@@ -126,6 +126,19 @@ def test_each_reader_has_the_age_of_its_checkpoint():
 
     assert "Since the last checkpoint: 0 2.4 s, w 900 ms" in lines
     assert not any("checkpoint" in line for line in title_lines(snapshot(shard("a")), NOON_MS, None, 120))
+
+
+def test_each_reader_has_its_last_commit_and_what_waits_for_the_next():
+    readers = [
+        SubtaskSnapshot(0, commit=CommitSnapshot(3, 1_234_567, 42_000, 1_001)),
+        SubtaskSnapshot(1, commit=CommitSnapshot(0, 0, None, 1)),
+        SubtaskSnapshot(worker="w", commit=CommitSnapshot(0, 0, 900, 0)),
+    ]
+    lines = title_lines(snapshot(shard("a"), subtasks=readers), NOON_MS, None, 200)
+
+    assert (
+        "Last commit: 0 42.0 s ago, 3 files, 1,234,567 bytes, 1,001 records wait; 1 none yet, 1 record waits; w 900 ms ago, 0 records wait"
+    ) in lines
 
 
 def test_splits_and_merges_are_a_tree():

@@ -60,7 +60,7 @@ class Process:
     def __init__(self, table, store, entries=None):
         self.store, self.entries = store, entries
         self.sink = TableSink(table, entries)
-        self.lives = SinkLives(self.sink, Lock())
+        self.lives = SinkLives(self.sink, Lock(), VirtualClock())
 
     async def live(self, worker):
         positions = CommittedPositions(

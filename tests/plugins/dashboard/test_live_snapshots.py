@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from recordpublisher.plugins.dashboard.live_snapshots import LiveSnapshots
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot
 from recordpublisher.plugins.metrics.export import FetchersHere
 from recordpublisher.publishers.errors import RecordPublisherError
 
@@ -113,6 +113,15 @@ async def test_a_worker_of_a_group_has_its_name_and_each_subtask_the_age_of_its_
 
     assert [(each.worker, each.checkpoint_age_ms) for each in snapshot.subtasks] == [("0f3a", 900)]
     assert [each.worker for each in snapshot.shards] == ["0f3a"]
+
+
+async def test_a_job_whose_sink_commits_has_its_last_commit(clock):
+    given = metrics()
+    commit = {"committedFiles": 3, "committedBytes": 900, "committedAgeMs": 42, "uncommittedRecords": 7}
+    given["subtask"] = {**given["subtask"], **commit}
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000).snapshot()
+
+    assert [each.commit for each in snapshot.subtasks] == [CommitSnapshot(3, 900, 42, 7)]
 
 
 async def test_a_job_without_a_subtask_that_responds_cannot_be_read(clock):

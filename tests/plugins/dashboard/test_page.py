@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.dashboard.history import History
 from recordpublisher.plugins.dashboard.server import DashboardServer
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StateError
 
@@ -147,6 +147,19 @@ async def test_each_reader_has_the_age_of_its_checkpoint(url, source, tmp_path):
             "0: 1 shard, checkpoint 2.4 s ago, health -",
             "1: 1 shard, checkpoint 2.1 min ago, not ready: no shard could be read for 60 s",
             "0f3a: 2 shards, checkpoint 900 ms ago, ready",
+        ]
+
+
+async def test_each_reader_has_its_last_commit_and_what_waits_for_the_next(url, source, tmp_path):
+    commits = [CommitSnapshot(3, 1_234_567, 42_000, 1_001), CommitSnapshot(0, 0, None, 1), CommitSnapshot(0, 0, 900, 0)]
+    readers = [SubtaskSnapshot(number, True, [], commit=each) for number, each in enumerate(commits)]
+    source.given = job(24, shards=[shard(0), shard(1), shard(2)], subtasks=readers)
+    async with opened(tmp_path, url) as tab:
+        await tab.wait(READ)
+        assert await tab.value("[...document.querySelectorAll('#subtasks li')].map(item => item.textContent)") == [
+            "0: 1 shard, checkpoint -, last commit 42.0 s ago (3 files, 1.23 MB), 1,001 records wait, ready",
+            "1: 1 shard, checkpoint -, last commit -, 1 records wait, ready",
+            "2: 1 shard, checkpoint -, last commit 900 ms ago, 0 records wait, ready",
         ]
 
 

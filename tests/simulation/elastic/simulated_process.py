@@ -123,7 +123,7 @@ class SimulatedProcess:
         self._sink_lives = (
             None
             if database is None
-            else SinkLives(SimulatedSink(self._sink_client, database, schedule.timeout), BetweenWrites())  # type: ignore[arg-type]
+            else SinkLives(SimulatedSink(self._sink_client, database, schedule.timeout), BetweenWrites(), self.clock)  # type: ignore[arg-type]
         )
         self.worker: Worker | None = None
         self.lives = 0

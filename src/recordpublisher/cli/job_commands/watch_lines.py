@@ -3,7 +3,7 @@
 import textwrap
 from datetime import UTC, datetime
 
-from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
+from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot
 from recordpublisher.publishers.log_fields import counted
 
 from ..output import aligned, duration, printable, rate, yes_no
@@ -24,6 +24,7 @@ def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: in
         snapshot.alignment,
         _silence(snapshot),
         _checkpoints(snapshot),
+        _commits(snapshot),
         _age(snapshot, now_ms, error),
     ]
     return [
@@ -93,6 +94,23 @@ def _checkpoints(snapshot: JobSnapshot) -> str | None:
         if each.checkpoint_age_ms is not None
     ]
     return f"Since the last checkpoint: {', '.join(ages)}" if ages else None
+
+
+def _commits(snapshot: JobSnapshot) -> str | None:
+    commits = [
+        f"{each.worker or each.subtask} {_commit(each.commit)}"
+        for each in snapshot.subtasks or ()
+        if each.commit is not None
+    ]
+    return f"Last commit: {'; '.join(commits)}" if commits else None
+
+
+def _commit(commit: CommitSnapshot) -> str:
+    waiting = f"{counted(commit.waiting_records, 'record')} {'waits' if commit.waiting_records == 1 else 'wait'}"
+    if commit.age_ms is None:
+        return f"none yet, {waiting}"
+    files = f"{counted(commit.files, 'file')}, {commit.bytes:,} bytes, " if commit.files else ""
+    return f"{duration(commit.age_ms)} ago, {files}{waiting}"
 
 
 def _age(snapshot: JobSnapshot, now_ms: int, error: str | None) -> str:

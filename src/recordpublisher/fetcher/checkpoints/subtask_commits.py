@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..committing_sink import CommittingSink, Staged
@@ -25,7 +26,13 @@ class SubtaskCommits:
     """Owns the generation of this start, its commits, and whether entries of another parallelism are left to be emptied."""
 
     def __init__(
-        self, sink: CommittingSink, store: ConditionalStore, job_name: str | None, subtask: int, parallelism: int
+        self,
+        sink: CommittingSink,
+        store: ConditionalStore,
+        job_name: str | None,
+        subtask: int,
+        parallelism: int,
+        clock: Clock | None = None,
     ) -> None:
         self._sink = sink
         self._store = store
@@ -36,7 +43,7 @@ class SubtaskCommits:
         self._entry = StateEntry()
         self._commits: Commits | None = None
         self._has_former = False
-        self.counts = CommitCounts()
+        self.counts = CommitCounts(clock or SystemClock())
 
     async def open(self) -> list[State]:
         """Take the next generation, publish what entries name, discard what ended starts have left, and return every snapshot.

@@ -19,9 +19,9 @@ from ..pipeline.emitter import Emitter
 class SinkLives:
     """Owns which life of this process the sink has. A life stages nothing once the next one has begun."""
 
-    def __init__(self, sink: CommittingSink, emitter: Emitter) -> None:
+    def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:
         self.sink = sink
-        self.counts = CommitCounts()
+        self.counts = CommitCounts(clock)
         self._emitter = emitter
         self._life = ""
 

@@ -65,7 +65,7 @@ class LeasedShards:
         self._leases = 0
         self._stopped: set[str] = set()
         self.has_unknown = asyncio.Event()
-        self.sink_lives = SinkLives(job.sink, emitter) if isinstance(job.sink, CommittingSink) else None
+        self.sink_lives = SinkLives(job.sink, emitter, job.clock) if isinstance(job.sink, CommittingSink) else None
         """Of a sink that commits."""
 
     @property

@@ -124,13 +124,18 @@ class SubtaskView:
 
     @metric(GAUGE, "files")
     def committed_files(self) -> int | None:
-        """Files of the last commit that had any (files, delta, iceberg); null: the sink does not commit."""
+        """Files of the last commit that had records (0: rows of a database); null: the sink does not commit."""
         return None if self.commits is None else self.commits.files
 
     @metric(GAUGE, "bytes")
     def committed_bytes(self) -> int | None:
         """Their bytes."""
         return None if self.commits is None else self.commits.size
+
+    @metric(GAUGE, "ms")
+    def committed_age_ms(self) -> int | None:
+        """Since that commit was stored; null: this process had none."""
+        return None if self.commits is None else self.commits.age_ms
 
     @metric(GAUGE, "records")
     def uncommitted_records(self) -> int | None:

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.watermark_functions import is_idle
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 
-from ..lag.job_snapshot import JobSnapshot, ShardSnapshot, SubtaskSnapshot
+from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SubtaskSnapshot
 from ..lag.rates import Rates
 from ..metrics.exported_metrics import is_known
 from .history import History
@@ -96,8 +96,11 @@ class LiveSnapshots:
 
 
 def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
-    age_ms, worker = values.get("checkpointAgeMs"), values.get("worker")
-    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker)
+    age_ms, worker, files = values.get("checkpointAgeMs"), values.get("worker"), values.get("committedFiles")
+    commit = None
+    if files is not None:
+        commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
+    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker, commit)
 
 
 def _written(subtasks: Sequence[SubtaskMetrics]) -> dict[str, tuple[int, int]]:

@@ -47,15 +47,26 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     checkpoint_age_ms: int | None = None
 
 
+class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """The last commit of a sink: files and bytes (0: rows of a database), how long ago it was (ms; None: there was none yet), and how many
+    records wait for the next one."""
+
+    files: int
+    bytes: int
+    age_ms: int | None
+    waiting_records: int
+
+
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
-    long ago (ms) its last checkpoint was."""
+    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`."""
 
     subtask: int | None = None
     responds: bool | None = None
     not_ready: list[str] | None = None
     checkpoint_age_ms: int | None = None
     worker: str | None = None
+    commit: CommitSnapshot | None = None
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -184,7 +184,9 @@ class DataFetcher(Generic[V]):
             checkpoints=None
             if store is None or group is not None or (isinstance(sink, CommittingSink) and entries_of(sink) is None)
             else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
-            commits=self._commits(sink, store, subtask, parallelism) if group is None and self._has_positions else None,
+            commits=self._commits(sink, store, subtask, parallelism, clock)
+            if group is None and self._has_positions
+            else None,
             dead_letters=dead_letters,
             traced=traced_calls(given, clock),
             restore=snapshots,
@@ -197,7 +199,7 @@ class DataFetcher(Generic[V]):
         factory.prepare(list(names.given.values()))
 
     def _commits(
-        self, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int
+        self, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int, clock: Clock
     ) -> SubtaskCommits | None:
         if not isinstance(sink, CommittingSink):
             return None
@@ -207,7 +209,7 @@ class DataFetcher(Generic[V]):
         if (place := entries or store) is None:
             reason = f"{type(sink).__name__} commits rows by the positions there"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-        return SubtaskCommits(sink, place, self.properties.value(JOB_NAME), subtask, parallelism)
+        return SubtaskCommits(sink, place, self.properties.value(JOB_NAME), subtask, parallelism, clock)
 
     @property
     def streams(self) -> tuple[str, ...]:

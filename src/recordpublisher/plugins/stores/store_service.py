@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.properties import Properties
 T = TypeVar("T")
 _ATTEMPTS = 5
 _CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "ConditionalCheckFailedException")
-_NOT_FOUND = ("NoSuchKey", "ResourceNotFoundException")
+_NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
 class ConditionFailedError(StateError):

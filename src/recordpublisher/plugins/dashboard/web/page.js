@@ -79,7 +79,9 @@ function drawSubtasks() {
     const shards = owned.get(each.worker ?? each.subtask) ?? 0, reasons = each.notReady ?? [];
     const health = !known(each.responds) ? "health -" : !each.responds ? "does not respond" : reasons.length ? "not ready: " + reasons.join("; ") : "ready";
     const checkpoint = known(each.checkpointAgeMs) ? `checkpoint ${duration(each.checkpointAgeMs)} ago` : "checkpoint -";
-    return make("li", `${each.worker ?? each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${checkpoint}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
+    const last = each.commit, files = last?.files ? ` (${number(last.files)} ${last.files === 1 ? "file" : "files"}, ${bytes(last.bytes)})` : "";
+    const commit = last ? `, last commit ${known(last.ageMs) ? `${duration(last.ageMs)} ago${files}` : "-"}, ${number(last.waitingRecords)} records wait` : "";
+    return make("li", `${each.worker ?? each.subtask}: ${shards} ${shards === 1 ? "shard" : "shards"}, ${checkpoint}${commit}, ${health}`, each.responds === false || reasons.length ? "bad" : "");
   });
   element("subtasks").replaceChildren(...(lines.length ? lines : [make("li", "-")]));
 }

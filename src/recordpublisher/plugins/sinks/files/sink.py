@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.fetcher.stored_documents import check_document
@@ -170,7 +170,18 @@ class FileSink(CommittingSink):
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete hidden files."""
-        await self._files_there.discard(has_ended, {hidden for each in kept for hidden, _ in self._named(each)})
+        await self._files_there.discard(has_ended, self._hidden(kept))
+
+    async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
+        """Hidden files; in S3 also uploads that did not end."""
+        return await self._files_there.leftovers(self._hidden(kept))
+
+    async def remove(self, leftovers: Sequence[Leftover]) -> None:
+        """Delete them."""
+        await self._files_there.remove(leftovers)
+
+    def _hidden(self, staged: Sequence[Staged]) -> set[str]:
+        return {hidden for each in staged for hidden, _ in self._named(each)}
 
     def _named(self, staged: Staged) -> Sequence[StagedFile]:
         place = f"an entry in {self._files_there.entries.place}"

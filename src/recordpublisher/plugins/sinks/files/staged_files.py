@@ -3,11 +3,13 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
 
+from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
 from recordpublisher.plugins.stores.folder import FolderStore, folder_error
@@ -73,6 +75,14 @@ class StagedFiles:
         """Delete what these lives have staged, but for `kept`."""
         await _in_thread(self._path, lambda: self._discard(has_ended, kept))
 
+    async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
+        """What any life has staged, but for `kept`."""
+        return await _in_thread(self._path, lambda: self._leftovers(kept))
+
+    async def remove(self, leftovers: Iterable[Leftover]) -> None:
+        """Delete them."""
+        await _in_thread(self._path, lambda: self._remove(leftovers))
+
     def _stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         staged = self._path / HIDDEN / STAGED / life
         make_folder(staged)
@@ -101,13 +111,25 @@ class StagedFiles:
             sync(target.parent)
         return missing
 
+    def _leftovers(self, kept: Collection[str]) -> list[Leftover]:
+        found: list[Leftover] = []
+        for file in (self._path / HIDDEN / STAGED).glob("*/*"):
+            name = str(file.relative_to(self._path))
+            if name not in kept:
+                with suppress(FileNotFoundError):  # it is published meanwhile
+                    stat = file.stat()
+                    found.append(Leftover(name, stat.st_size, stat.st_mtime, file.parent.name))
+        return found
+
+    def _remove(self, leftovers: Iterable[Leftover]) -> None:
+        for left in leftovers:
+            (self._path / left.name).unlink(missing_ok=True)
+
     def _discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        for folder in (self._path / HIDDEN / STAGED).glob("*"):
-            if not has_ended(folder.name):
-                continue
-            for file in folder.glob("*"):
-                if str(file.relative_to(self._path)) not in kept:
-                    file.unlink(missing_ok=True)
+        ended = [folder for folder in (self._path / HIDDEN / STAGED).glob("*") if has_ended(folder.name)]
+        lives = {folder.name for folder in ended}
+        self._remove(left for left in self._leftovers(kept) if left.life in lives)
+        for folder in ended:
             if not any(folder.glob("*")):
                 shutil.rmtree(folder, ignore_errors=True)
 

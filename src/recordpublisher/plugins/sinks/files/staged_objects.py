@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.object_storage import as_state_errors, open_object_store
 from recordpublisher.plugins.stores.s3 import SCHEMES
@@ -16,8 +17,10 @@ from recordpublisher.plugins.stores.store_service import side_by_side
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..unfinished_uploads import UnfinishedUploads
 from .staged_files import ENTRIES, HIDDEN, STAGED, Files, StagedFile
 
+_STAGED = f"{HIDDEN}/{STAGED}/"
 _AT_ONCE = 16
 """Requests for files of one commit."""
 
@@ -34,7 +37,9 @@ class StagedObjects:
         self.entries = conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
         parts = urlsplit(self.place)
         uri = f"s3://{parts.netloc}{parts.path}" if parts.scheme in SCHEMES else self.place
-        self._access = S3Access(properties) if parts.scheme in SCHEMES else None
+        is_s3 = parts.scheme in SCHEMES
+        self._access = S3Access(properties) if is_s3 else None
+        self._uploads = UnfinishedUploads(self.place, properties) if is_s3 else None
         try:
             self._client = open_object_store(uri, **(self._access.options() if self._access else {}))
         except (ImportError, ValueError) as error:
@@ -50,7 +55,7 @@ class StagedObjects:
     async def stage(self, life: str, number: int, files: Files) -> tuple[list[StagedFile], int]:
         """Upload hidden objects, and return where each one is and its name; and their bytes."""
         sizes: list[int] = []
-        staged = [(f"{HIDDEN}/{STAGED}/{life}/{number}-{index}", name) for index, name in enumerate(files)]
+        staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
         with tempfile.TemporaryDirectory(prefix="recordpublisher-") as folder:
 
             async def upload(index: int, name: str) -> None:
@@ -84,12 +89,33 @@ class StagedObjects:
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
         """Delete what these lives have staged, but for `kept`."""
-        above = f"{HIDDEN}/{STAGED}/"
+        await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
+
+    async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
+        """What any life has staged, but for `kept`, and in S3 uploads that did not end."""
+        uploads = [] if self._uploads is None else await self._uploads.found(_STAGED)
+        return await self._staged(kept) + uploads
+
+    async def remove(self, leftovers: Iterable[Leftover]) -> None:
+        """Delete them."""
+        leftovers = list(leftovers)
+        if self._uploads is not None:
+            await self._uploads.abort(leftovers)
+        await self._each(self._delete, ((left.name,) for left in leftovers if left.upload is None))
+
+    async def _staged(self, kept: Collection[str]) -> list[Leftover]:
         await self._refresh()
         with as_state_errors(self.place):
-            found = [meta["path"] async for chunk in self._client.list(above) for meta in chunk]
-        lives = {path: path.removeprefix(above).partition("/")[0] for path in found}
-        await self._each(self._delete, ((path,) for path in found if path not in kept and has_ended(lives[path])))
+            found = [meta async for chunk in self._client.list(_STAGED) for meta in chunk if meta["path"] not in kept]
+        return [
+            Leftover(
+                meta["path"],
+                meta["size"],
+                meta["last_modified"].timestamp(),
+                meta["path"].removeprefix(_STAGED).partition("/")[0],
+            )
+            for meta in found
+        ]
 
     async def _delete(self, path: str) -> None:
         with suppress(FileNotFoundError):

@@ -34,6 +34,7 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
+from ..unfinished_uploads import UnfinishedUploads
 from .folder import TableFolder
 from .sink import TableSink
 from .staged_data_files import staged_data_files
@@ -59,7 +60,8 @@ class DeltaSink(TableSink):
         storage = TableStorage(uri, DELTA_URI.key, given)
         table = DeltaLakeTable(storage, given.with_prefix(DELTA_STORAGE), given.value(DELTA_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{_ENTRIES}", DELTA_URI.key, given)
-        super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES))
+        uploads = UnfinishedUploads(storage.uri, given) if storage.uri.startswith("s3:") else None
+        super().__init__(given, table, f"Delta table {storage.uri}", given.value(DELTA_BYTES), uploads)
 
     def entries(self) -> ConditionalStore:
         """Beside the table."""

@@ -63,6 +63,12 @@ class TableFolder:
         found = self._files.get_file_info(fs.FileSelector(self._of(folder), allow_not_found=True))
         return [each.base_name for each in found]
 
+    def total(self, folder: str) -> tuple[int, float]:
+        """The bytes of all files in a folder, and when the newest was written (epoch seconds; 0: there is none)."""
+        selected = fs.FileSelector(self._of(folder), allow_not_found=True, recursive=True)
+        files = [each for each in self._files.get_file_info(selected) if each.type == fs.FileType.File]
+        return sum(each.size for each in files), max((each.mtime.timestamp() for each in files), default=0.0)
+
     def delete(self, names: Iterable[str]) -> None:
         """Delete files that may be there."""
         for name in names:

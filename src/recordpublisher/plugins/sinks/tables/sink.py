@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, TypeVar
 
-from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
+from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import pause
 from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
@@ -24,7 +24,8 @@ from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .folder import STAGED
+from ..unfinished_uploads import UnfinishedUploads
+from .folder import DATA, STAGED
 from .open_files import OpenFiles
 from .staged_data_files import StagedDataFiles, folder_of, mark_of, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
@@ -44,9 +45,17 @@ class TableSink(CommittingSink):
     published. To publish is to add them in one transaction with the writer's number, which tells what the table has already.
     """
 
-    def __init__(self, properties: Properties, table: LakeTable, place: str, commit_bytes: int) -> None:
-        """`place`: the table in words. Raises: ConfigurationError."""
+    def __init__(
+        self,
+        properties: Properties,
+        table: LakeTable,
+        place: str,
+        commit_bytes: int,
+        uploads: UnfinishedUploads | None = None,
+    ) -> None:
+        """`place`: the table in words. `uploads`: into its folder. Raises: ConfigurationError."""
         self._table, self._place, self._commit_bytes = table, place, commit_bytes
+        self._uploads = uploads
         self._takes_fields = properties.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(properties)
         self._partitions = Partitions(properties.value(PARTITIONS))
@@ -133,8 +142,24 @@ class TableSink(CommittingSink):
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
         """Delete the files of stages that have a mark, of lives that have ended. Raises: StoreUnavailableError."""
-        marks = {staged_data_files(each).mark for each in kept}
-        await self._called(lambda: self._discard(has_ended, marks))
+        await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
+
+    async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
+        """Stages that have a mark; in S3 also uploads that did not end."""
+        uploads = () if self._uploads is None else await self._uploads.found(f"{DATA}/")
+        return [*await self._staged(kept), *uploads]
+
+    async def remove(self, leftovers: Sequence[Leftover]) -> None:
+        """Delete the files, then the marks."""
+        if self._uploads is not None:
+            await self._uploads.abort(leftovers)
+        await self._called(lambda: self._remove([left for left in leftovers if left.upload is None]))
+
+    async def _staged(self, kept: Sequence[Staged]) -> list[Leftover]:
+        try:
+            return await self._called(lambda: self._leftovers(kept))
+        except NoTableError:
+            return []
 
     def assigned(self, shards: Collection[str]) -> None:
         """Each shard gets files of its own from now on: they are dropped if it goes to another process."""
@@ -231,13 +256,23 @@ class TableSink(CommittingSink):
             reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
             raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
 
-    def _discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
+    def _leftovers(self, kept: Sequence[Staged]) -> list[Leftover]:
+        folder, named = self._table.folder(), {staged_data_files(each).mark for each in kept}
+        found: list[Leftover] = []
+        for life in folder.names(STAGED):
+            marks = f"{STAGED}/{life}"
+            for stage in folder.names(marks):
+                if mark_of(life, stage) not in named:
+                    size, written = folder.total(folder_of(life, stage))
+                    found.append(Leftover(folder_of(life, stage), size, written or folder.total(marks)[1], life))
+        return found
+
+    def _remove(self, leftovers: Sequence[Leftover]) -> None:
         folder = self._table.folder()
-        for life in filter(has_ended, folder.names(STAGED)):
-            marks = {stage: mark_of(life, stage) for stage in folder.names(f"{STAGED}/{life}")}
-            for stage in [stage for stage, mark in marks.items() if mark not in kept]:
-                folder.delete_folder(folder_of(life, stage))
-                folder.delete([marks.pop(stage)])
-                log.info("deleted %s of %s, which was never committed", folder_of(life, stage), self._place)
-            if not marks:
+        for left in leftovers:
+            folder.delete_folder(left.name)
+            folder.delete([mark_of(left.life, left.name.rpartition("/")[2])])
+            log.info("deleted %s of %s, which was never committed", left.name, self._place)
+        for life in {left.life for left in leftovers}:
+            if not folder.names(f"{STAGED}/{life}"):
                 folder.delete_folder(f"{STAGED}/{life}")
