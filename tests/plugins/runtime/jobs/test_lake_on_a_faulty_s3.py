@@ -14,10 +14,10 @@ import pytest
 from groups.load import SteadyLoad
 from groups.worker_group import SHARDS, worker_group
 from processes.job_files import children_of, end, job_file
-from processes.lake_readers import DeltaReader, IcebergReader, LakeReader
 from processes.process_faults import FaultInjectedJob, kill
+from s3.faulty_proxy import faulty_s3
+from s3.readers import DeltaReader, IcebergReader, LakeReader
 from servers.atomic_stores import KEY, PROPERTIES, SECRET, serve_versitygw
-from servers.faulty_s3 import faulty_s3
 
 SECONDS = float(os.environ.get("RECORDPUBLISHER_SECONDS", "110"))
 PAUSE = float(os.environ.get("RECORDPUBLISHER_KILL_SECONDS", "5"))
