@@ -66,6 +66,29 @@ async def test_both_transports_make_the_calls(http_client):
                 await client.describe_queue(made.arn + "x")
 
 
+async def test_through_a_proxy_every_call_is_made(monkeypatch):
+    """The endpoint is also the proxy: it answers requests for any host."""
+    with serve_in_thread() as served:
+        monkeypatch.setenv("HTTP_PROXY", served.url)
+        properties = rp.Properties({**served.properties(), "aws.endpoint": "http://kinesis.invalid"})
+        async with QueueClient(properties) as client:
+            mode = {"StreamMode": "ON_DEMAND"}
+            await client._call("CreateStream", StreamName="orders", StreamModeDetails=mode)
+            arn = await client.stream_arn("orders")
+            assert [await client.queues_of(arn) for _ in range(2)] == [[], []]
+            with pytest.raises(ResourceNotFoundError):
+                await client.describe_queue(ARN)
+
+
+async def test_the_region_of_the_stream_decides_where_queues_are():
+    with serve_in_thread(region="eu-west-1") as served:
+        elsewhere = {"aws.endpoint": "http://127.0.0.1:9", "aws.region": "us-east-1", "aws.request.timeout": 2000}
+        given = {**served.properties(), **elsewhere, "aws.endpoint.eu-west-1": served.url}
+        stream = "arn:aws:kinesis:eu-west-1:000000000000:stream/orders"
+        async with QueueClient(rp.Properties(given), [stream]) as client:
+            assert await client.queues_of(stream) == []
+
+
 def test_an_eager_job_creates_its_queue_when_it_is_made():
     with serve_in_thread() as served:
 

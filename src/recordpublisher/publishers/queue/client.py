@@ -12,6 +12,8 @@ from ..errors import FatalKinesisError, TransientError
 from ..kinesis.client import KinesisClient
 from ..kinesis.error_mapping import reject_malformed
 from ..kinesis.listing import server_time_ms_or_none
+from ..properties.properties import Properties
+from ..stream_arns import arn_of
 
 MOST_ENTRIES = 10
 """Records of a receive, and entries of an acknowledgement (API reference)."""
@@ -48,9 +50,14 @@ class ReceivedRecord(NamedTuple):
 
 
 class QueueClient(KinesisClient):
-    """The calls about queues, by their ARNs. Nothing is retried here."""
+    """The calls about the queues of one stream, by their ARNs, in the region and with the role of an ARN of the stream. Nothing is retried
+    here.
+    """
 
-    _last_response: dict[str, Any] | None = None
+    def __init__(self, properties: Properties, streams: Sequence[str] = ()) -> None:
+        super().__init__(properties, streams)
+        self._stream_arn = next(filter(None, map(arn_of, streams)), None)
+        self._last_response: dict[str, Any] | None = None
 
     @property
     def last_response_ms(self) -> int | None:
@@ -132,7 +139,7 @@ class QueueClient(KinesisClient):
 
     async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
         try:
-            response = await self._call(api, **parameters)
+            response = await self._transports.of(self._stream_arn).call(api, **parameters)
         except FatalKinesisError as error:
             if error.code in ("UnknownOperationException", "InvalidAction"):
                 error.add_note("this endpoint or region has no queues")

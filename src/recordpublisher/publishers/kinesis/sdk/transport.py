@@ -5,23 +5,25 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from aiobotocore.config import AioConfig
 from botocore import xform_name
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.exceptions import NoCredentialsError
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
 from recordpublisher.publishers.properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..ca_bundle import ca_bundle_path, client_tls
+from ..ca_bundle import ca_bundle_path
 from ..call_starts import CallStartLimiter
 from ..codec.put_records import preset_body, replace_body
+from ..codec.response_decoders import decode_object
 from ..endpoint import endpoint_of, region_of
 from ..error_mapping import translate_errors
-from ..fast_path.call import FastPathCalls
+from ..fast_path.call import FastPathCalls, error_in_response
 from ..fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
 from ..fast_path.sigv4 import SignedPost, json_headers
 from ..http2 import make_http2_sender
@@ -69,7 +71,7 @@ class SdkTransport:
         self._fast_path: dict[str, FastPathCalls] = {}
         self._lock = asyncio.Lock()
         self._http1: Http1Pools | None = None
-        self._queues: Http1Pools | None = None
+        self._queue_routes: dict[str, SignedPost] = {}
         self._start_limiter = CallStartLimiter()
         self._http2 = make_http2_sender(properties, self._seconds, ca_bundle_path(self._session))
 
@@ -96,7 +98,7 @@ class SdkTransport:
         """Close both clients; open subscriptions end."""
         self._clients.clear()
         self._fast_path.clear()
-        for http in (self._http1, self._queues, self._http2):
+        for http in (self._http1, self._http2):
             if http is not None:
                 await http.close()
         await self._open.aclose()
@@ -117,17 +119,23 @@ class SdkTransport:
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """A call that the SDK does not know; not through a proxy. Raises: NoCredentialsError of the SDK."""
-        if self._queues is None:
-            self._queues = Http1Pools(
-                partial(client_tls, ca_bundle_path(self._session)), min(CONNECT_SECONDS, self._seconds)
-            )
-        url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"))
-        route = SignedPost(url, json_headers(api), "kinesis", client.meta.region_name)
-        response = await FastPathCalls(api, self._queues, self._frozen_credentials, lambda _: route).call(parameters)
-        if response is None:
-            raise NoCredentialsError
-        return response
+        """A call that the SDK does not know: where the fast path cannot make it, as through a proxy, the SDK's session sends it."""
+        url, region = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN")), client.meta.region_name
+        route = self._queue_routes.setdefault(f"{api} {url}", SignedPost(url, json_headers(api), "kinesis", region))
+        if self._http1 is not None:
+            calls = FastPathCalls(api, self._http1, self._frozen_credentials, lambda _: route)
+            if (response := await calls.call(parameters)) is not None:
+                return response
+        url = url if urlsplit(url).path else f"{url}/"
+        request = AWSRequest("POST", url, json_headers(api), msgspec.json.encode(parameters))
+        SigV4Auth(await self._frozen_credentials(), "kinesis", region).add_auth(request)
+        session: Any = http_session_of(client)
+        sent = await session.send(request.prepare())
+        content = await sent.content
+        if sent.status_code >= 300:
+            raise error_in_response(api, sent.status_code, content)
+        headers = {name.lower(): value for name, value in sent.headers.items()}
+        return {**decode_object(content), "ResponseMetadata": {"HTTPHeaders": headers}}
 
     async def _client(self, purpose: str) -> Any:
         async with self._lock:
