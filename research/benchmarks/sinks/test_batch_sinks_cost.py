@@ -7,7 +7,7 @@ import pytest
 from benchmarks.figures.table import Row
 from benchmarks.processes import micros_of, replay_server
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 SHARDS, RECORDS, EVENT, SIZE, ROUNDS = 16, 30_000, 2_500, 200, 3
 AT_MOST = 0.5
