@@ -194,6 +194,45 @@ def test_a_network_failure_holds_the_subtasks_until_it_ends():  # W10
     assert took > 300
 
 
+def test_a_tracker_that_answers_without_a_value_and_is_then_silent_is_waited_for():  # W2, W10
+    source, network, order = two_shards(latency=1.0), Network(), []
+    source.shards["s/b"].times.clear()  # an open shard that never had a record
+
+    async def job():
+        given = {**ALIGNED, "flink.shard.idle.interval": -1}
+        owner = {"a": 0, "b": 1}
+        fetchers = [
+            make_fetcher(
+                source,
+                OrderedSink(order),
+                given,
+                tracker=network.tracker(given),
+                subtask=number,
+                parallelism=2,
+                assigner=lambda shard, parallelism: owner[shard.shard_id],
+            )
+            for number in range(2)
+        ]
+        for fetcher in fetchers:
+            await fetcher.open()
+        running = [asyncio.create_task(fetcher.run_bounded(Bounds())) for fetcher in fetchers]
+        await asyncio.sleep(900)
+        network.delay = None
+        await asyncio.sleep(100)
+        written = len(order)
+        network.delay = 0.02
+        source.shards["s/b"].put(*range(0, 60_000, 2_000))
+        await asyncio.sleep(60)
+        for fetcher in fetchers:
+            fetcher.stop()
+        await asyncio.gather(*running)
+        return written
+
+    assert run_virtual(job()) == 0
+    assert len(order) > 2_900
+    assert spread_of(order) <= 1_000
+
+
 def test_a_child_in_another_subtask_starts_after_its_parent_was_emitted():  # S2
     source = ScriptedSource(per_read=50)
     source.add("p", *range(0, 10_000, 100))

@@ -276,3 +276,19 @@ def test_a_position_that_the_sink_has_from_an_earlier_lease_of_the_shard_does_no
     assert (first.stored["s/shard-0"].state, first.unfinished) == (START, set())
     assert (second.stored["s/shard-0"].state, second.unfinished) == (START, {"s/shard-0"})
     assert (third.stored, third.unfinished) == ({}, {"s/shard-0"})
+
+
+def test_what_waits_for_a_flush_holds_the_watermark_that_the_worker_states():  # W1, E8
+    async def story():
+        async with fetcher_without_group(10, **WITHOUT_WATERMARKS) as (group, process, leased):
+            leased.begin("s/shard-0", START)
+            await group.wait_until(lambda: len(process.sink.rows) == 10)
+            async with process.fetcher._emitter.between_writes():  # a flush that takes long
+                group.send(10)
+                await asyncio.sleep(2)
+                group.send(50)
+                await asyncio.sleep(60)
+                return group.source.shards["s/shard-0"].times[10], leased.watermarks()["s/shard-0"]
+
+    first_unwritten, stated = run_virtual(story())
+    assert (stated.value, stated.is_idle) == (first_unwritten, False)

@@ -14,7 +14,7 @@ from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
-from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.sink import Sink, always
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
@@ -41,14 +41,16 @@ class Journal(Sink):
 
 
 class Scene:
-    def __init__(self, sink=None, clock=None, emit_interval_ms=200, tracker=None, **bounds):
+    def __init__(self, sink=None, clock=None, emit_interval_ms=200, tracker=None, may_write_now=always, **bounds):
         clock = clock or VirtualClock()
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
         self.alignment = Alignment(tracker or InProcessTracker(), 0, None, 60_000, clock, suspension)
         intake = ReadIntake(budget, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False))
-        self.emitter = Emitter(self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned)
+        self.emitter = Emitter(
+            self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned, may_write_now
+        )
         self.emitter.start(self.termination)
         self.notices = Notices(self.emitter.on_changed, self.emitter.on_emitted)
 
@@ -287,6 +289,26 @@ def test_a_batch_that_waits_for_a_flush_holds_the_watermark_while_more_is_read()
         return reported, scene.alignment.report()
 
     assert run_virtual(story()) == (1, 50)
+
+
+def test_a_batch_that_waits_for_the_permission_holds_the_watermark_while_more_is_read():  # W1, W13, E4
+    async def story():
+        permission = []
+        scene = Scene(may_write_now=lambda: bool(permission))
+        one = scene.queue(watermarked(1, 2))
+        running = asyncio.create_task(scene.run_for(5))
+        await asyncio.sleep(1)
+        one.on_read(watermarked(50, first=2), ReadMoment(0, 0, 0, 0))
+        await asyncio.sleep(1)
+        held, calls = scene.alignment.report(), list(scene.sink.calls)
+        permission.append(True)
+        await running
+        return held, calls, scene.alignment.report(), scene.sink.calls
+
+    held, before, reported, calls = run_virtual(story())
+    assert (held, before) == (1, [])
+    assert reported == 50
+    assert [call for call in calls if call[0] == "write"] == [("write", 2), ("write", 1)]
 
 
 def test_a_shard_is_not_idle_while_its_last_batch_waits_to_be_written():  # W3, W4
