@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from protobuf_order import Item
+from protobuf_order import Order as Message
 
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
@@ -56,6 +57,15 @@ def test_a_protobuf_message_has_columns_by_its_class_and_is_json_without_it():
 
     assert typed_rows.schema.names[:2] == ["name", "kinds"]
     assert json.loads(rows["value"].to_pylist()[0]) == {"name": "tea", "kinds": []}
+
+
+@pytest.mark.parametrize("kind", [Message, None])
+def test_a_duration_that_python_cannot_hold_is_rejected_with_its_record(kind):
+    rejected = []
+    (rows,) = FileColumns(kind).rows([typed(Message(id=1), Message(took={"seconds": 10**15}))], rejected)
+
+    assert len(rows) == len(rejected) == 1
+    assert "too large" in rejected[0][1]
 
 
 @pytest.mark.parametrize("kind", [bytes, str, dict, list[int], Order | int, object])

@@ -37,7 +37,7 @@ class FileColumns:
         """The records, as few Arrow batches; those whose value has no place in the columns are added to `rejected`."""
         try:
             return [self._together(batches)]
-        except (TypeError, ValueError, RecursionError, DeserializationError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError, DeserializationError) as error:
             if len(batches) > 1:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
