@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 import sys
 from textwrap import dedent
 
@@ -75,6 +76,14 @@ def test_an_installed_plugin_is_found_by_its_name_ignoring_case(install):
 
     assert issubclass(found, RecordPublisherFactory)
     assert found.__module__ == "my_publisher"
+
+
+def test_a_plugin_that_is_installed_while_the_process_runs_is_found(install, tmp_path):
+    os.utime(tmp_path, (0, 0))
+    before = load_registry().publishers.names()
+    install("my-publisher", FACTORY.format(name="Later"))
+
+    assert set(load_registry().publishers.names()) - set(before) == {"Later"}
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_installed_ones(install):

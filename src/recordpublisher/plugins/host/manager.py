@@ -2,8 +2,10 @@
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
@@ -33,7 +35,7 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     PluginError for a name that is registered twice.
     """
     registry, manager, blocked = Registry(), _new_manager(), _blocked_names()
-    for candidate in [_builtins(), *map(_installed, _find_entry_points()), *map(_given, plugins)]:
+    for candidate in [*_installed_in(_search_path()), *map(_given, plugins)]:
         if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
@@ -102,8 +104,23 @@ def _new_manager() -> pluggy.PluginManager:
     return manager
 
 
-def _find_entry_points() -> list[EntryPoint]:
-    return sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
+def _search_path() -> tuple[tuple[str, int], ...]:
+    """The folders in which Python finds distributions, and when each was changed: an installation changes its folder."""
+    return tuple((place, _changed_ns(place)) for place in sys.path)
+
+
+def _changed_ns(place: str) -> int:
+    try:
+        return os.stat(place or os.curdir).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
+    """The built-ins, then what is installed by entry point. Kept, since a few hundred distributions take milliseconds to look through."""
+    points = sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: (_distribution_of(point), point.name))
+    return [_builtins(), *map(_installed, points)]
 
 
 def _installed(point: EntryPoint) -> _Candidate:
