@@ -33,7 +33,7 @@ def properties_of(table, url, folder):
     return {**given, "flink.sink.iceberg.table": "lake.orders", "flink.state.uri": str(folder)}
 
 
-@pytest.mark.parametrize(("table", "megabytes"), [("delta", 1), ("delta", 24), ("iceberg", 24)])
+@pytest.mark.parametrize(("table", "megabytes"), [("delta", 1), *(pytest.param(table, 24, marks=pytest.mark.slow) for table in ("delta", "iceberg"))])
 async def test_a_commit_makes_the_requests_that_are_counted(table, megabytes, tmp_path, monkeypatch):
     counted = Counter()
 

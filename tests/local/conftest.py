@@ -39,11 +39,11 @@ def call(account: Account) -> Call:
 
 @pytest.fixture
 def connect() -> Callable[..., Any]:
-    """Return a boto3 client of an endpoint."""
+    """Return a boto3 client of an endpoint, of the default session: a session of its own reads the SDK's models again."""
 
     def connect(endpoint: LocalKinesisThread, key: str = "local", secret: str = "local", **options: Any) -> Any:
-        session = boto3.Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1")
-        return session.client("kinesis", endpoint_url=endpoint.url, **options)
+        access = {"aws_access_key_id": key, "aws_secret_access_key": secret, "region_name": "us-east-1"}
+        return boto3.client("kinesis", endpoint_url=endpoint.url, **access, **options)
 
     return connect
 

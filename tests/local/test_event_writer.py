@@ -15,6 +15,8 @@ from botocore.exceptions import ClientError, EventStreamError
 from recordpublisher.local import Delays, LocalKinesis, ManualClock, StreamFault
 from recordpublisher.local.streams import subscriptions
 
+SESSION = get_session()
+"""One for all tests: each session reads the SDK's models."""
 SHARD = "shardId-000000000000"
 TIMEOUT_SECONDS = 60  # long enough for a slow machine, and half of the time after which a subscription wakes by itself
 HEARTBEAT_MS = 120_000
@@ -45,8 +47,7 @@ class Reader:
 async def reading(**options: Any) -> AsyncIterator[Reader]:
     async with LocalKinesis(streams={"orders": 1}, **{"delays": Delays(consumer=0), **options}) as endpoint:
         config = AioConfig(retries={"total_max_attempts": 1}, read_timeout=TIMEOUT_SECONDS)
-        session = get_session()
-        async with session.create_client(
+        async with SESSION.create_client(
             "kinesis",
             region_name="us-east-1",
             endpoint_url=endpoint.url,

@@ -8,6 +8,7 @@ from outage.results.sample_reports import alarm, report, shard_report
 pytest.importorskip("matplotlib", reason="the extra 'demo' is not installed")
 
 
+@pytest.mark.slow
 def test_a_log_becomes_a_png(tmp_path):
     from outage.results.plot import draw
 

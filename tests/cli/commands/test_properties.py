@@ -8,7 +8,20 @@ import sys
 
 import pytest
 
-from processes.command_line import ROOT, command, process_environment
+from processes.command_line import ROOT, json_results, process_environment
+
+WORDS = ((), ("MaxRecordCount", "--json"), ("--json",), ("nonsense",), ("lookahead",))
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Exit code, stdout and stderr by the command's arguments. One process runs them all: it imports what every plugin declares."""
+    commands = [["properties", *words] for words in WORDS]
+    return dict(zip(WORDS, json_results("commands_in_one_process", commands), strict=True))
+
+
+def lines(results, *words):
+    return [json.loads(line) for line in results[words][1].splitlines()]
 
 
 def test_the_page_shows_the_connectors_default_where_it_differs():
@@ -18,23 +31,23 @@ def test_the_page_shows_the_connectors_default_where_it_differs():
     assert "| `flink.stream.registerstreamconsumer.backoff.base` | 200 ms (connector: 500) |" in page
 
 
-def test_the_list_shows_defaults_and_valid_values():
-    listed = command("properties").stdout
+def test_the_list_shows_defaults_and_valid_values(results):
+    _, listed, _ = results[()]
 
     assert "  flink.shard.getrecords.maxrecordcount\n" in listed
     assert "default: 10000 records; valid: a whole number from 1 to 10000" in listed
     assert "flink.stream.efo.consumerarn.<name>" in listed
 
 
-def test_a_word_chooses_properties_by_key_or_meaning():
-    listed = [json.loads(line) for line in command("properties", "MaxRecordCount", "--json").stdout.splitlines()]
+def test_a_word_chooses_properties_by_key_or_meaning(results):
+    listed = lines(results, "MaxRecordCount", "--json")
 
     assert "flink.shard.getrecords.maxrecordcount" in [one["key"] for one in listed]
     assert all("maxrecordcount" in json.dumps(one).lower() for one in listed)
 
 
-def test_json_has_a_line_for_each_property():
-    listed = [json.loads(line) for line in command("properties", "--json").stdout.splitlines()]
+def test_json_has_a_line_for_each_property(results):
+    listed = lines(results, "--json")
 
     assert len(listed) > 100
     assert {one["key"]: one for one in listed}["flink.shard.subscribetoshard.maxretries"] == {
@@ -49,11 +62,10 @@ def test_json_has_a_line_for_each_property():
     }
 
 
-def test_a_word_of_no_property_is_an_error():
-    done = command("properties", "nonsense")
+def test_a_word_of_no_property_is_an_error(results):
+    message = "recordpublisher: no property has 'nonsense' in its key, group or meaning\n"
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "recordpublisher: no property has 'nonsense' in its key, group or meaning\n"
+    assert results["nonsense",] == [1, "", message]
 
 
 @pytest.mark.slow
@@ -82,5 +94,7 @@ def read_all(terminal):
     return shown
 
 
-def test_a_pipe_gets_no_styles():
-    assert "\x1b" not in command("properties", "lookahead").stdout
+def test_a_pipe_gets_no_styles(results):
+    code, listed, _ = results["lookahead",]
+
+    assert (code, "\x1b" in listed) == (0, False)

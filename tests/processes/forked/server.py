@@ -26,6 +26,8 @@ from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 
 LIBRARIES = (
+    "aiohttp.web",
+    "argparse",
     "botocore.docs.docstring",
     "recordpublisher.plugins.deserializers.avro",
     "recordpublisher.plugins.deserializers.glue_protobuf",

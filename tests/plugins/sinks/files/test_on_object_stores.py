@@ -3,6 +3,7 @@
 import json
 import secrets
 from contextlib import asynccontextmanager
+from functools import cache
 
 import boto3
 import pytest
@@ -24,6 +25,13 @@ def moto():
         yield url
 
 
+@cache
+def client_of(url):
+    return boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+    )
+
+
 class Bucket:
     """A prefix of its own in the bucket."""
 
@@ -31,9 +39,7 @@ class Bucket:
         self.url = url
         self.prefix = f"out-{secrets.token_hex(4)}"
         self.location = f"s3://bucket/{self.prefix}"
-        self.client = boto3.client(
-            "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
-        )
+        self.client = client_of(url)
 
     def properties(self, **more):
         given = {"flink.state.endpoint": self.url, "aws.region": "us-east-1", "flink.sink.jsonl.path": self.location}
