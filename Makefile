@@ -9,6 +9,7 @@ STAMP := .venv/.installed
 DEMO := .venvs/demo
 FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
+FUZZED := tests/publishers/properties/test_fuzzed_properties.py
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
@@ -22,7 +23,7 @@ NOT_COMPILED := '/(tests|pip|setuptools|pygments/lexers|pyspark/(ml|mllib|pandas
 # Tests start hundreds of Python processes; without bytecode each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo leaks minimums test test-spark test-all spark-alone computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model aws-check aws-clean
+.PHONY: demo leaks minimums test test-spark test-all spark-alone process-jobs computations spark-classes slow slow-spark slow-rest lint types imports check kills spark-kills other-kills sinks sinks-soak time outage-pictures simulation nightly nightly-groups nightly-rest faults hostile soak soak-spark soak-spark-faults mutation compare compare-cost compare-truth compare-spark spark-versions peers bench bench-spark report flames rolling-restart scale-out-picture group-requests coverage demo-picture docs distributions installed release pins clean servers service-model aws-check aws-clean
 
 demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: PUBLISHER=EFO (default) or POLLING
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
@@ -33,12 +34,25 @@ test: $(STAMP)  ## the suite in five minutes: without slow tests, long runs, and
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
 
-# In .ci/run side by side: one Spark at a time, since it gives a new Python process ten seconds to connect, and at nice 10 what only computes.
-spark-alone: test-spark $(SPARKS:%=.venvs/spark-%/.installed)  ## what starts one Spark after another and is not slow: test-spark, then spark-versions
+# Three targets of .ci/run, side by side: one Spark at a time, since it gives a new Python process ten seconds to connect; jobs of processes,
+# which mostly wait; and at nice 10 what only computes, for the time that the others leave.
+spark-alone: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## everything that starts a Spark, one after the other
+	+$(MAKE) --no-print-directory test-spark
 	+$(MAKE) --no-print-directory spark-versions
+	+$(MAKE) --no-print-directory slow-spark
+	+$(MAKE) --no-print-directory spark-kills
+	+$(MAKE) --no-print-directory demo
 
-computations: $(STAMP)  ## what fills the cores beside it: the core with the lowest versions, random schedules, the demo's environment
-	+nice -n 10 $(MAKE) --no-print-directory $(DEMO)/.installed minimums simulation
+process-jobs: $(STAMP)  ## processes that are killed, stopped and cut off, and clients of other makers: other-kills, compare, sinks, time
+	+$(MAKE) --no-print-directory other-kills
+	+nice -n 5 $(MAKE) --no-print-directory compare
+	+nice -n 5 $(MAKE) --no-print-directory sinks
+	+nice -n 5 $(MAKE) --no-print-directory time
+
+computations: $(STAMP)  ## the site, the demo's environment, the core with the lowest versions, random schedules and faults, slow tests without Spark
+	+nice -n 10 $(MAKE) --no-print-directory docs
+	+nice -n 10 $(MAKE) --no-print-directory $(DEMO)/.installed minimums simulation faults
+	+$(MAKE) --no-print-directory slow-rest
 
 spark-classes: .venv/spark.jsa  ## stores Spark's classes for the tests that start it (half a minute); for CI, which starts it sixty times
 
@@ -85,8 +99,8 @@ kills: $(STAMP)  ## tests that kill real processes, in two parts side by side (s
 spark-kills: $(STAMP)  ## drivers, executors and tasks of Spark, then the demo's job
 	$(BIN)/pytest -p no:cacheprovider -m "kills and spark" tests/plugins/spark tests/demo
 
-other-kills: $(STAMP)  ## jobs without Spark, two at a time, since they mostly wait; nice: Spark gives a new Python process ten seconds to connect
-	nice -n 10 $(BIN)/pytest -p no:cacheprovider -n 2 --dist load -m "kills and not spark" $(KILLS)
+other-kills: $(STAMP)  ## jobs without Spark, three at a time, since they mostly wait; nice: Spark gives a new Python process ten seconds to connect
+	nice -n 5 $(BIN)/pytest -p no:cacheprovider -n 3 --dist load -m "kills and not spark" $(KILLS)
 
 time: $(STAMP)  ## replays the outage with real processes, by Flink's old rule and by ours (a minute)
 	$(BIN)/pytest -m time $(OUTAGE)
@@ -125,9 +139,9 @@ imports: $(STAMP)
 
 check: lint types imports
 
-# The fetcher itself imports none of the dependencies: in CI its tests are left away here.
+# The fetcher and the parsing of properties import none of the dependencies: in CI the fetcher's tests and the long one of properties are left away here.
 minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
-	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(if $(CI),$(filter-out tests/fetcher,$(CORE)),$(CORE))
+	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(if $(CI),--ignore=$(FUZZED) $(filter-out tests/fetcher,$(CORE)),$(CORE))
 
 NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 
