@@ -92,6 +92,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     gc.disable()
     result = yield
     gc.freeze()
+    gc.set_threshold(20_000, 10, 50)
     gc.enable()
     return result
 

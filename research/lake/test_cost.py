@@ -14,6 +14,9 @@ from lake.cost import of_terabyte, requests_of_commit
 from servers.moto_server import KEYS, serve_moto
 
 
+CASES = [("delta", 1), *(pytest.param(table, 24, marks=pytest.mark.slow) for table in ("delta", "iceberg"))]
+
+
 def properties_of(table, url, folder):
     if table == "delta":
         return {
@@ -33,7 +36,7 @@ def properties_of(table, url, folder):
     return {**given, "flink.sink.iceberg.table": "lake.orders", "flink.state.uri": str(folder)}
 
 
-@pytest.mark.parametrize(("table", "megabytes"), [("delta", 1), *(pytest.param(table, 24, marks=pytest.mark.slow) for table in ("delta", "iceberg"))])
+@pytest.mark.parametrize(("table", "megabytes"), CASES)
 async def test_a_commit_makes_the_requests_that_are_counted(table, megabytes, tmp_path, monkeypatch):
     counted = Counter()
 
