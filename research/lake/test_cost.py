@@ -13,7 +13,6 @@ from fakes.batches import batch
 from lake.cost import of_terabyte, requests_of_commit
 from servers.moto_server import KEYS, serve_moto
 
-
 CASES = [("delta", 1), *(pytest.param(table, 24, marks=pytest.mark.slow) for table in ("delta", "iceberg"))]
 
 
