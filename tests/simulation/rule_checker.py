@@ -12,6 +12,8 @@ from .schedule import JobRun
 from .simulated_stream import SimulatedStream
 
 JITTER_SECONDS = 1.5
+ON_THE_WAY_SECONDS = 3.0
+"""A response takes less than one second."""
 """By how much the delays of two responses may differ."""
 WRITE_SECONDS = 3.0
 """Two sync intervals, and a little: within this time a record that may be written is written."""
@@ -143,11 +145,21 @@ class RuleChecker:
                 )
 
     def check_idleness(
-        self, key: str, empty_reads: tuple[float, float] | None, interval_ms: int, resumed_at: float
+        self,
+        key: str,
+        empty_reads: tuple[float, float] | None,
+        other_seconds: float,
+        interval_ms: int,
+        resumed_at: float,
     ) -> None:
-        """A subtask reports a shard as idle; `empty_reads` are the times of the first and the last empty read in a row."""
+        """A subtask reports a shard as idle; `empty_reads` are the times of the first and the last read in a row that was empty at the tip.
+        Without one, the first read that was not has been on its way for `other_seconds` at most.
+        """
         if empty_reads is None:
-            return  # the service has sent a record that has not arrived yet
+            self.expect(
+                other_seconds < ON_THE_WAY_SECONDS, "W3", f"{key} is idle, read behind the tip for {other_seconds} s"
+            )
+            return
         seconds, last = empty_reads[1] - empty_reads[0], empty_reads[1]
         self.expect(seconds >= interval_ms / 1000 - JITTER_SECONDS, "W3", f"{key} is idle after {seconds:.1f} s")
         self.expect(

@@ -94,6 +94,7 @@ def random_schedule(seed: int) -> Schedule:
         wrong_clock=draw.random() < 0.2,
         inconsistent_listings=random.Random(~seed).random() < 0.4,
         extreme_times=random.Random(f"{seed} extreme times").random() < 0.3,
+        has_empty_reads=random.Random(f"{seed} empty reads").random() < 0.3,
     )
     tracker = draw.choice(["IN_PROCESS", "REMOTE", "REMOTE"])
     runs = [_random_run(draw, tracker) for _ in range(draw.choice([1, 1, 1, 2, 3]))]

@@ -34,6 +34,8 @@ class StreamPlan:
     """Whether listings lack shards for a while: children after a reshard, ended parents, any other."""
     extreme_times: bool = False
     """Whether some event times are at the bounds of those that can be used, and beyond (W12)."""
+    has_empty_reads: bool = False
+    """Whether every other read of what has arrived brings nothing, far behind the tip, as the service does on sparse shards."""
     has_two_streams: bool = False
     """Whether the shards belong to two streams, which leave the list of streams and come back (S10)."""
 

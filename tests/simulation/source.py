@@ -29,10 +29,13 @@ class SimulatedSource(RecordPublisherFactory):
         self.process = process
         self.stream = stream
         self.random = random.Random(seed)
+        self.of_empty_reads = random.Random(f"{seed} empty reads")
         self.continuations = continuations
         self.largest_batch: dict[str, int] = {}
         self.empty_reads: dict[str, tuple[float, float]] = {}
         """By shard: when the service sent the first and the last of its consecutive responses that were empty and at the tip."""
+        self.other_reads: dict[str, float] = {}
+        """By shard: when it sent the first of its consecutive responses that were not."""
         self.before_read: Callable[[], None] = lambda: None
 
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
@@ -54,8 +57,10 @@ class SimulatedSource(RecordPublisherFactory):
         now = self.simulator.now
         if is_empty_at_tip:
             self.empty_reads[key] = (self.empty_reads.get(key, (now, now))[0], now)
+            self.other_reads.pop(key, None)
         else:
             self.empty_reads.pop(key, None)
+            self.other_reads.setdefault(key, now)
 
     async def request(self, simulated: SimulatedShard, read: Callable[[], Any]) -> Any:
         """Send a read to the service and return its response. During an outage reads fail and are retried, until the outage is over."""
@@ -113,6 +118,12 @@ class SimulatedPublisher(RecordPublisher):
             1, RECORDS_PER_READ if self._budget_bytes is None else min(RECORDS_PER_READ, self._budget_bytes // 400)
         )
         stop = min(arrived, -(-(self._next + wanted) // size) * size)
+        if (
+            self._source.stream.plan.has_empty_reads
+            and stop > self._next
+            and self._source.of_empty_reads.random() < 0.5
+        ):
+            stop = self._next
         is_end = simulated.closes is not None and simulated.closes <= now and stop == len(simulated.times)
         records = [
             UserRecord(
@@ -124,7 +135,7 @@ class SimulatedPublisher(RecordPublisher):
             for index in range(self._next, stop)
         ]
         position = SequenceNumber(records[-1].sequence_number) if records else None
-        if position is None and self._source.continuations:
+        if position is None and self._source.continuations and stop % size == 0:
             position = SequenceNumber(str(stop // size - 1), continuation=True)
         is_empty = not simulated.usable_between(self._next, stop)
         self._source.record_read(simulated.shard.key, is_empty and arrived == stop)

@@ -157,9 +157,12 @@ class Subtask:
         if not self.process.is_dead:
             for entry in self.fetcher._table:
                 if entry.is_open and entry.reading.is_idle and not entry.reading.queue:
-                    empty_reads = self._source.empty_reads.get(entry.key)
+                    source, process, now = self._source, self.process, self._simulator.now
+                    since = max(source.other_reads.get(entry.key, now), process.resumed_at)
+                    other_seconds = 0.0 if process.is_disturbed else now - since
+                    empty_reads = source.empty_reads.get(entry.key)
                     self._checker.check_idleness(
-                        entry.key, empty_reads, self._job_run.idle_interval, self.process.resumed_at
+                        entry.key, empty_reads, other_seconds, self._job_run.idle_interval, process.resumed_at
                     )
         return self._report_to_tracker(report)
 
