@@ -13,8 +13,9 @@ from recordpublisher.local import Delays, serve_in_thread
 HERE = Path(__file__).parent
 PYTHON = HERE.parents[1] / ".venvs/sdk/bin/python"
 PRICE = """It creates a provisioned stream of one shard, an on-demand stream, a consumer and a queue, and deletes them after some minutes.
-By the prices of us-east-1 an hour begun costs: shard 0.015, on-demand stream 0.04, consumer and shard 0.015 USD; a hundred calls and
-kilobytes cost less than 0.01; the price of queues is not known to us. Together well below 1 USD, if it is deleted.
+An estimate of November 2026 for us-east-1, not read from AWS's price list (https://aws.amazon.com/kinesis/data-streams/pricing/): an hour
+begun costs shard 0.015, on-demand stream 0.04, consumer and shard 0.015 USD; a hundred calls and kilobytes less than 0.01; the price of
+queues is not known to us. Together well below 1 USD, if it is deleted.
 After a kill `make aws-clean` deletes it, at once with ALL=--all, else when its hour is over."""
 
 

@@ -82,14 +82,14 @@ def test_shards_that_just_fit_are_all_shown():
 def test_the_totals_are_one_line():
     shards = [
         shard("a", lag_ms=4_200, records_per_second=40.0, is_idle=False, is_held=True),
-        shard("b", lag_ms=0, records_per_second=2.0, is_idle=True, is_held=False, alarm="it is unread"),
+        shard("b", lag_ms=0, records_per_second=2.0, is_idle=True, is_held=False, alarm="it is unread", in_flight=9),
     ]
     first, second, third = title_lines(
         snapshot(*shards, global_watermark=NOON_MS - 3_000, alignment="They wait for b."), NOON_MS + 7_900, None, 200
     )
 
     assert first == (
-        "2 shards, 1 idle, 1 held, 1 with an alarm, 42 records/s, at most 4.2 s behind, global watermark 3.0 s ago"
+        "2 shards, 1 idle, 1 held, 1 with an alarm, 9 records in flight, 42 records/s, at most 4.2 s behind, global watermark 3.0 s ago"
     )
     assert second == "They wait for b."
     assert third == "Read at 12:00:00 UTC, 7 s ago"

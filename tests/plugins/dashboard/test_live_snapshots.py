@@ -48,11 +48,12 @@ async def test_a_shard_has_what_its_metrics_say(clock):
 
 
 async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
-    given = FetchersHere([MeasuredFetcher(0, metrics(skippedRecords=2, deadLetters=1, alarm=True))])
+    given = FetchersHere([MeasuredFetcher(0, metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True))])
     snapshot = await LiveSnapshots(given, clock, 60_000, "orders-to-lake").snapshot()
 
     assert snapshot.job == "orders-to-lake"
-    assert (snapshot.shards[0].skipped_records, snapshot.shards[0].dead_letters) == (2, 1)
+    shard = snapshot.shards[0]
+    assert (shard.skipped_records, shard.dead_letters, shard.in_flight) == (2, 1, 3)
     assert snapshot.shards[0].has_alarm is True
 
 

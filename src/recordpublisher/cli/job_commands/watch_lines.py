@@ -72,6 +72,7 @@ def _totals(snapshot: JobSnapshot) -> str:
         "idle": sum(bool(shard.is_idle) for shard in shards),
         "held": sum(bool(shard.is_held) for shard in shards),
         "with an alarm": sum(bool(shard.alarm) for shard in shards),
+        "records in flight": sum(shard.in_flight or 0 for shard in shards),
     }
     parts = [counted(len(shards), "shard")]
     parts += [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -89,6 +89,7 @@ class LiveSnapshots:
             loss_ms=values["timeToRetentionLossMs"],
             skipped_records=values["skippedRecords"],
             dead_letters=values["deadLetters"],
+            in_flight=values["unacknowledged"],
             has_alarm=values["alarm"],
             alarm=UNREAD if values["alarm"] else None,
             parents=(values["parents"] or "").split(),

@@ -17,7 +17,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `is_idle`: nothing arrived for `IdleIntervals.shown_ms`; `idle_ms`: since the last record.
     - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
       sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: since the start of its process.
+    - `skipped_records`, `dead_letters`: since the start of its process. `in_flight`: records of a queue that are not acknowledged.
     - `has_alarm`: whether the shard needs attention; None where nobody looked. `alarm`: why it does.
     """
 
@@ -39,6 +39,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     loss_ms: int | None = None
     skipped_records: int | None = None
     dead_letters: int | None = None
+    in_flight: int | None = None
     has_alarm: bool | None = None
     alarm: str | None = None
     parents: list[str] | None = None

@@ -61,6 +61,7 @@ function drawTotals() {
     ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
     ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
     ["Skipped", number(sum("skippedRecords"))], ["Dead letters", number(sum("deadLetters"))],
+    ...(sum("inFlight") ? [["In flight", number(sum("inFlight")), "", "records of a queue that are not acknowledged"]] : []),
     ["First loss in", duration(least("lossMs")), "", LOSS], ["Alarms", number(alarms), alarms ? "bad" : ""],
   ];
   element("totals").replaceChildren(...totals.map(([title, text, className, explanation]) => {
