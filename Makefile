@@ -172,7 +172,7 @@ scale-out-picture: $(STAMP)  ## from one worker to eight and back under load; dr
 group-requests: $(STAMP)  ## what a group and workers of the KCL cost in DynamoDB, at rest and under load, counted; needs Maven (nine minutes)
 	$(RESEARCH) compare.group_requests
 
-compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, tables in research/compare/README.md and docs/explanation/performance.md: CLIENTS="KCL,boto3" SIZES=200; needs Maven, npm, Go (forty minutes)
+compare-cost: $(STAMP) peers  ## CPU, memory and latency of every client, tables in research/compare/README.md and docs/explanation/performance.md: CLIENTS="KCL,kcl-rs" SIZES=200; those in other languages need Maven, npm, Go (forty minutes)
 	$(RESEARCH) compare.cost --readers "$(CLIENTS)" --sizes "$(SIZES)"
 
 compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## one schedule of reshards, throttling, lost answers and a kill, played to several clients; the table of docs/explanation/comparison.md; needs Maven, Java 17 (25 minutes)

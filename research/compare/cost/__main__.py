@@ -19,7 +19,7 @@ def main() -> None:
     names, sizes = (set(filter(None, text.split(","))) for text in (given.readers, given.sizes))
     with tempfile.TemporaryDirectory() as folder, serve_moto() as dynamodb:
         ENVIRONMENT["AWS_ENDPOINT_URL_DYNAMODB"] = dynamodb
-        chosen = [reader for reader in readers(Path(folder)) if not names or reader.name in names]
+        chosen = readers(Path(folder), names)
         for load in LOADS:
             for reader in chosen if not sizes or str(load.size) in sizes else []:
                 for way in reader.ways:
