@@ -32,10 +32,14 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 def check_user_function(
     name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
 ) -> None:
-    """Raises: ConfigurationError for what cannot be called, also with this number of arguments, and for a generator function; with
-    `is_plain` for an async one, too."""
+    """Raises: ConfigurationError for what cannot be called, also with this number of arguments, for a class and for a generator function;
+    with `is_plain` for an async one, too."""
     if not callable(function):
         raise ConfigurationError(name, f"{function!r:.100}", valid)
+    made = getattr(function, "func", function)  # of a partial function
+    if isinstance(made, type):
+        only = f"{made.__name__} is a class; calling it would only make an object"
+        raise ConfigurationError(name, function, valid, reason=f"{only}: give {made.__name__}() or one of its methods")
     if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _callables(function)):
         raise ConfigurationError(
             name, function, valid, reason="it is a generator: calling it would run none of its code"

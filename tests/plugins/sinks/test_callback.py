@@ -80,7 +80,9 @@ async def test_the_function_is_found_by_its_name(tmp_path, monkeypatch):
     assert sys.modules["user_functions"].seen == [2]
 
 
-@pytest.mark.parametrize("path", [None, "no_such_module_here:f", "json:no_such_function", "json", "json:__name__"])
+@pytest.mark.parametrize(
+    "path", [None, "no_such_module_here:f", "json:no_such_function", "json", "json:__name__", "json:JSONDecoder"]
+)
 def test_a_missing_function_is_a_configuration_error(path):
     with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.callback\.function"):
         CallbackSink(rp.Properties({"flink.sink.callback.function": path}))

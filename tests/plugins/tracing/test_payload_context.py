@@ -74,6 +74,11 @@ def test_a_name_that_json_would_escape_is_refused():
         ContextField('trace"parent')
 
 
+def test_a_class_is_no_function_of_a_record():
+    with pytest.raises(rp.ConfigurationError, match="give JSONDecoder"):
+        carrier_reader(rp.Properties({"flink.tracing.context.function": "json:JSONDecoder"}))
+
+
 @pytest.mark.parametrize("result", ["00-trace", 5, {"traceparent": 5}, {1: "x"}, [("traceparent", "x")]])
 def test_what_a_function_returns_that_is_no_mapping_of_texts_ends_no_job_and_is_told(result, monkeypatch, caplog):
     module = ModuleType("contexts")

@@ -8,13 +8,13 @@ from recordpublisher.publishers.base import Check
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.user_code import check_user_function
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
     """Import the function that the property names. Raises: ConfigurationError that says what is `valid`."""
     found = imported_object(properties, declared, valid)
-    if not callable(found):
-        raise ConfigurationError(declared.key, properties.value(declared), valid)
+    check_user_function(declared.key, found, valid)
     return found  # type: ignore[no-any-return]
 
 

@@ -61,6 +61,11 @@ def chosen_deserializer(
     return build_deserializer(registry, properties) if is_named else deserializer_of(deserializer)
 
 
+def made_type(values: Deserializer[Any]) -> Any:
+    """The type of its values; None: it is not known."""
+    return getattr(values, "into", None) or getattr(values, "makes", None)
+
+
 def _watermark_strategy_factory(
     registry: Registry, properties: Properties, assigner: Assigner | None
 ) -> Callable[[], WatermarkStrategy]:

@@ -58,7 +58,7 @@ from .arguments import (
     checked_snapshots,
     described_job,
 )
-from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer
+from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .short_errors import SHORT_ERRORS
 from .sources_without_positions import check_without_positions
 from .stop_signals import STOP_SIGNALS
@@ -192,7 +192,7 @@ class DataFetcher(Generic[V]):
             restore=snapshots,
             subtask=subtask,
             parallelism=parallelism,
-            value_type=getattr(values, "into", None) or getattr(values, "makes", None),
+            value_type=made_type(values),
         )
         self._fetcher = build_fetcher(dependencies, group)
         self._handles_signals = handle_signals

@@ -86,6 +86,14 @@ def test_values_have_their_type():
     assert seen == [Order(1), Order(2)]
 
 
+def test_a_handler_of_values_that_no_deserializer_makes_is_refused():
+    def handle(order: Order):
+        pass
+
+    with pytest.raises(rp.ConfigurationError, match="'handler' has .*; the deserializer makes bytes"):
+        rp.lambda_handler(handle)
+
+
 def failing_on(*bad):
     async def handle(record):
         if record.data in bad:

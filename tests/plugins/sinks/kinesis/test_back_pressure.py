@@ -103,7 +103,7 @@ def test_the_default_is_ten_megabytes_a_shard_up_to_a_bound():
     assert run_virtual(limit(100)) == 128 * 2**20
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, "10", 1.5])
+@pytest.mark.parametrize("limit", [0, -1, True, "10", 1.5, dict])
 def test_c2_an_invalid_limit_is_a_configuration_error(limit):
     with pytest.raises(ConfigurationError, match="queue_limit"):
         a_sink(FakeKinesis(), queue_limit=limit)

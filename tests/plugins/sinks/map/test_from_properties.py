@@ -17,6 +17,7 @@ def _functions(tmp_path, monkeypatch):
         "seen = []\n"
         "async def handle(record):\n    seen.append(record.data)\n"
         "def handle_in_thread(record):\n    seen.append(record.data)\n"
+        "class Process:\n    def __init__(self, record): pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "user_handlers", raising=False)
@@ -66,6 +67,7 @@ def test_every_argument_has_a_property():
     ("key", "given"),
     [
         ("function", {"function": "user_handlers:missing"}),
+        ("function", {"function": "user_handlers:Process"}),
         ("ordering", {"ordering": "BY_KEY"}),
         ("concurrency", {"concurrency": 0}),
         ("timeout", {"function": "user_handlers:handle_in_thread", "timeout": 100}),

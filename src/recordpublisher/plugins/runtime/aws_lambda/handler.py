@@ -29,7 +29,7 @@ from recordpublisher.publishers.shards import Shard
 
 from ..arguments import checked_properties
 from ..background_loop import BackgroundLoop
-from ..batch_decoration import batch_decorator_factory
+from ..batch_decoration import batch_decorator_factory, chosen_deserializer, made_type
 from ..short_errors import SHORT_ERRORS
 from .events import records_by_shard
 
@@ -64,8 +64,9 @@ def lambda_handler(
         if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_POISON)):
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
-        MapSink(handler, **options)  # raises for what is invalid
-        decorator_for = batch_decorator_factory(load_registry(), given, deserializer)
+        values = chosen_deserializer(load_registry(), given, deserializer)
+        MapSink(handler, **options).check(SinkContext(value_type=made_type(values)))
+        decorator_for = batch_decorator_factory(load_registry(), given, values)
         traced = traced_calls(given, SystemClock())
     loops: list[BackgroundLoop] = []
 

@@ -26,6 +26,7 @@ from recordpublisher.publishers.properties.groups.kinesis_sink import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
+from recordpublisher.publishers.user_code import check_user_function
 
 from .statistics import SinkStatistics
 
@@ -80,6 +81,7 @@ class KinesisSinkSettings:
 
 def _checked_limit(given: object) -> QueueLimit:
     is_number = isinstance(given, int) and not isinstance(given, bool) and given > 0
-    if not is_number and not callable(given):
-        raise ConfigurationError("queue_limit", repr(given), "a whole number above 0, or a function of SinkStatistics")
+    if not is_number:
+        valid = "a whole number above 0, or a function of SinkStatistics"
+        check_user_function("queue_limit", given, valid, is_plain=True)
     return given  # type: ignore[return-value]

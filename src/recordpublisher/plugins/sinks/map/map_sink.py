@@ -142,9 +142,13 @@ class MapSink(Sink[V]):
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
 
-    async def open(self, context: SinkContext) -> None:
-        """Take the job's context. The workers start with the first records. Raises: ConfigurationError if it does not fit."""
+    def check(self, context: SinkContext) -> None:
+        """Raises: ConfigurationError where a handler takes values of another type, or a stream has none."""
         self._handler.check(context)
+
+    async def open(self, context: SinkContext) -> None:
+        """Take the job's context. The workers start with the first records. Raises: as `check`."""
+        self.check(context)
         self._context = context
         self._outcomes.open(context.done)
         self._permission.open(context)
