@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     STORE_OUTAGE,
     SUBTASK_BYTES,
 )
-from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, SINK
+from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT, SINK
 from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import FILE_INTERVAL
@@ -104,7 +104,8 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no alignment.
+    """Typed properties of the fetcher. Times in ms, but for `drain_seconds`; -1 turns off what its property allows; `lookahead_ms` None: no
+    alignment.
 
     `store_outages`: for how long the store of positions may be away.
     """
@@ -123,6 +124,7 @@ class FetcherSettings:
     continue_on_data_loss: bool
     on_poison: OnPoison
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
+    drain_seconds: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
     catch_up_ms: int = of_property(CATCH_UP)
 

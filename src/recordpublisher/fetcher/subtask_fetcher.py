@@ -1,8 +1,10 @@
 """SubtaskFetcher: reads the shards of one subtask in parallel, emits their records in order, and keeps exact state."""
 
 import asyncio
+import logging
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from .checkpointer import Checkpointer, Snapshotter
@@ -11,6 +13,7 @@ from .conditional_store import wait_for_store
 from .coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from .dependencies import FetcherDependencies
 from .metric_types import SinkMetric
+from .monitoring.hung_call import cancel_if_hung
 from .monitoring.progress import SubtaskProgress, progress_of
 from .monitoring.readiness import reasons_not_ready
 from .monitoring.status_log import StatusLogger
@@ -26,6 +29,7 @@ from .shards.shard_entry import ShardStage
 from .sink import SinkContext, Unfinished
 from .startup import close_dependencies
 
+log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
 
 
@@ -185,12 +189,26 @@ class SubtaskFetcher:
                 await self._ownership.before_stop()
         finally:
             await self._end_run(run, emitting, checkpointing, others)
-        await self._checkpointer.take_last(is_stopped=reason is EndReason.STOPPED)
+        await self._take_last(is_stopped=reason is EndReason.STOPPED)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
             for entry in self._table
         }
         return BoundedResult(reason, outcomes, run.records)
+
+    async def _take_last(self, *, is_stopped: bool) -> None:
+        """The last checkpoint. A stop does not wait for a call of user code without end: then it stores what is done."""
+        checkpointer, job = self._checkpointer, self._dependencies
+        ending, times = checkpointer.take_last(is_stopped=is_stopped), checkpointer.times
+        seconds = job.settings.drain_seconds if is_stopped else inf
+        hung = await cancel_if_hung(ending, job.sink.unfinished, lambda: times.running_ms, seconds, job.clock)
+        if hung is not None:
+            log.error(
+                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s; the next start reads it again",
+                seconds,
+                hung.reason,
+            )
+            await checkpointer.take_periodic()
 
     def _start_run(self, run: TerminationCondition) -> None:
         self._completion.start()

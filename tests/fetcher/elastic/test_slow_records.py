@@ -102,7 +102,7 @@ def test_a_process_that_leaves_gives_up_at_once_what_is_handled():
         second = await join(group, others, concurrency=1)
         await group.wait_until(lambda: bool(others) and len(first.shards) + len(second.shards) == 2)
         stopping = asyncio.create_task(first.stop())
-        await asyncio.sleep(60)
+        await asyncio.sleep(20)
         early, is_waiting = set(second.shards), not stopping.done()
         handler.go_on.set()
         await stopping

@@ -162,6 +162,9 @@ def test_generators_are_refused(handle):
         rp.MapSink(handle)
 
 
+NAME = "test_a_handler_that_hangs_is_named_once_a_minute_with_its_record.<locals>.job.<locals>.handle"
+
+
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_a_handler_that_hangs_is_named_once_a_minute_with_its_record(caplog, batch_size):
     async def job():
@@ -179,12 +182,12 @@ def test_a_handler_that_hangs_is_named_once_a_minute_with_its_record(caplog, bat
         return unfinished.reason, unfinished.call, same, sink.unfinished()
 
     reason, call, same, then = run_virtual(job())
-    assert reason == "records not handled: 1, a handler has run for 70 s with record 2 of orders/shardId-0"
+    assert reason == f"records not handled: 1, the handler {NAME} has run for 70 s with record 2 of orders/shardId-0"
     assert call == same is not None
     assert then == Unfinished(0, "records not handled: 0", None)
-    warnings = [line for line in caplog.messages if "a handler has run for" in line]
+    warnings = [line for line in caplog.messages if "has run for" in line]
     assert len(warnings) == 2
-    assert warnings[0].startswith("a handler has run for 60 s with record 2 of orders/shardId-0")
+    assert warnings[0].startswith(f"the handler {NAME} has run for 60 s with record 2 of orders/shardId-0")
 
 
 def test_a_function_without_arguments_is_refused():

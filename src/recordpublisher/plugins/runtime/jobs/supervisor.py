@@ -28,6 +28,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from .termination import SubtaskFailedError, stop_on_signals
 
 log = logging.getLogger("recordpublisher.run")
+CLOSING_SECONDS = 20.0
+"""For what a subtask does after its drain timeout: a checkpoint, and handlers that clean up."""
 LAST_REPORT_SECONDS = 1.0
 """For the last report of a subtask that has ended; a process that it left behind may keep the pipe open."""
 
@@ -52,7 +54,7 @@ class Supervisor:
         self._properties = properties
         self._parallelism = parallelism
         self._report = report
-        self._drain_seconds = properties.value(DRAIN_TIMEOUT)
+        self._drain_seconds = properties.value(DRAIN_TIMEOUT) + CLOSING_SECONDS
         self._processes: dict[int, Process] = {}
         self._progress: dict[int, asyncio.StreamReader] = {}
         self._is_draining = False
@@ -91,7 +93,7 @@ class Supervisor:
         while watching:
             done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.error("subtasks did not drain within %d s and are killed", self._drain_seconds)
+                log.error("subtasks did not drain within %.0f s and are killed", self._drain_seconds)
                 self._kill()
             for task in done:
                 failed = failed or task.result()

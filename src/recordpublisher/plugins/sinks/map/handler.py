@@ -38,6 +38,7 @@ class Handler:
             raise ConfigurationError(
                 "timeout", timeout, "None for a plain function, or an async function", reason=reason
             )
+        self._name = f"{getattr(handler, '__qualname__', None) or type(handler).__name__:.100}"
         self._timeout = timeout
         self._clock = clock
         self._is_closed = False
@@ -70,6 +71,10 @@ class Handler:
                 raise
             raise TimeoutError(f"no result within {seconds:g} s") from error
 
+    def name_of(self, stream: str) -> str:
+        """The name of the function."""
+        return self._name
+
     def check(self, context: SinkContext) -> None:
         """Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
         made, taken = context.value_type, self._value_type
@@ -96,6 +101,11 @@ class StreamHandlers:
             handler.check(context)
         if missing := sorted(set(context.streams) - self._handlers.keys()):
             raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
+
+    def name_of(self, stream: str) -> str:
+        """The name of that of the stream."""
+        handler = self._handlers.get(stream)
+        return "" if handler is None else handler.name_of(stream)
 
     async def call(self, record: Record) -> Any:
         """Call that of the record's stream. Raises: as `Handler.call`; SinkError for a stream that came without a handler."""

@@ -135,7 +135,7 @@ class MapSink(Sink[V]):
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
         self._outcomes = Outcomes(settings, self._ready, self._wake, self._on_changed, self._leave)
         self._permission = JobPermission(self._wake)
-        self._running = RunningCalls(self._handler.call, clock)
+        self._running = RunningCalls(self._handler.call, self._handler.name_of, clock)
         processing = Processing(
             self._running.call, settings, self._ready, self._outcomes, clock, self._wait.reset, self._permission
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.fetcher.sink import RecordsCall, Traced
@@ -18,8 +19,10 @@ MILLISECOND = 0.001
 class RunningCalls:
     """Owns the calls of the handler that run, by their first record, the oldest one first."""
 
-    def __init__(self, call: RecordsCall, clock: Clock) -> None:
+    def __init__(self, call: RecordsCall, name_of: Callable[[str], str], clock: Clock) -> None:
+        """`name_of`: the name of a stream's handler."""
         self._untraced_call = self._call = call
+        self._name_of = name_of
         self._clock = clock
         self._began: dict[UnhandledRecord, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -41,7 +44,8 @@ class RunningCalls:
     def oldest(self) -> tuple[str, object]:
         """The call that has run longest, in words, and what stands for it; ("", None): none runs."""
         for item, began in self._began.items():
-            return f"a handler has run for {self._clock.monotonic() - began:.0f} s with {item}", (item, began)
+            name, seconds = self._name_of(item.record.stream), self._clock.monotonic() - began
+            return f"the handler {name} has run for {seconds:.0f} s with {item}", (item, began)
         return "", None
 
     def close(self) -> None:
