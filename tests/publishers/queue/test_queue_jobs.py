@@ -7,9 +7,10 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.queues.local_queue import LocalQueue, sums
+from fakes.queues.local_queue import PROPERTIES, LocalQueue, sums
 from servers.kpl_aggregates import aggregate
 
+OF_DUBLIN = "arn:aws:kinesis:eu-west-1:000000000000:queue/0a1b2c"
 PAYLOADS = [b"%d" % number for number in range(300)]
 
 
@@ -214,3 +215,21 @@ def test_a_queue_is_of_one_stream():
     given = {"flink.stream.recordpublisher": "QUEUE", "aws.region": "us-east-1", "flink.queue.name": "work"}
     with pytest.raises(rp.ConfigurationError, match="one stream"):
         rp.DataFetcher(["orders", "clicks"], given, sink=rp.MemorySink())
+
+
+@pytest.mark.parametrize(
+    ("given", "stream", "named"),
+    [
+        ({"flink.queue.wait": 5, "aws.request.timeout": 5000}, "orders", r"flink\.queue\.wait.*aws\.request\.timeout"),
+        ({"flink.queue.name": OF_DUBLIN}, "orders", "a queue in us-east-1"),
+        (
+            {"flink.queue.name": OF_DUBLIN},
+            "arn:aws:kinesis:us-west-2:000000000000:stream/orders",
+            "a queue in us-west-2",
+        ),
+    ],
+)
+def test_a_job_that_could_only_fail_is_refused(given, stream, named):
+    properties = {**PROPERTIES, **given}
+    with pytest.raises(rp.ConfigurationError, match=named):
+        rp.DataFetcher(stream, properties, sink=rp.MemorySink())

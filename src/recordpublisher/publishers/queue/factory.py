@@ -12,8 +12,9 @@ from ..base import Checks, RecordPublisherFactory, check_clock
 from ..clock import Clock, SystemClock
 from ..errors import ConfigurationError, RecordPublisherError, ResourceInUseError
 from ..initial_position import initial_position
-from ..kinesis import endpoint_of, run_sync
+from ..kinesis import endpoint_of, region_of, run_sync
 from ..positions import StartingPosition
+from ..properties.groups.access import ENDPOINT, REQUEST_TIMEOUT
 from ..properties.groups.publisher import INITIAL_POSITION
 from ..properties.groups.queue import (
     DUPLICATES,
@@ -29,6 +30,7 @@ from ..properties.properties import Properties
 from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import MAX_HASH_KEY, HashRange, Shard
+from ..stream_arns import arn_of, region_of_arn
 from .client import QueueClient, QueueDescription
 from .publisher import QueueRecordPublisher
 from .receipts import Receipts, ReceiverTurns
@@ -66,6 +68,14 @@ class QueueFactory(RecordPublisherFactory):
             raise ConfigurationError(QUEUE_NAME.key, name, _NAME_WORDS)
         if len(streams) != 1:
             raise ConfigurationError("streams", ", ".join(streams), "one stream: a queue delivers the records of one")
+        stream_arn = arn_of(streams[0])
+        region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
+        if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
+            raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}, where its stream is")
+        wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
+        if wait * 1000 >= timeout:
+            reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
+            raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
         if properties.value(QUEUE_START) == "AT_TIMESTAMP":
             _start_of(properties)
 
