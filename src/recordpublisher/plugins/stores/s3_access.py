@@ -22,15 +22,18 @@ class S3Access:
         self._session = session_with_credentials(properties, self._region)
         self._found: dict[str, Any] = {}
 
-    async def refresh(self) -> None:
-        """To be called before each use of the client. Raises: KinesisError, ConfigurationError without credentials; StoreUnavailableError
-        when those who give them are away."""
+    async def refresh(self) -> dict[str, Any]:
+        """The credentials now, by obstore's names; to be called before each use of the client.
+
+        Raises: KinesisError, ConfigurationError without credentials; StoreUnavailableError when those who give them are away.
+        """
         try:
             found = await credentials_of(self._session)
         except TransientError as error:
             raise StoreUnavailableError(f"there are no credentials of S3 now: {error}") from error
         token = {"token": found.token} if found.token else {}
         self._found = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, **token}
+        return self._found
 
     def options(self) -> dict[str, Any]:
         """What obstore's client gets."""

@@ -240,13 +240,6 @@ async def test_the_retries_of_pyiceberg_stay_on_for_others(tmp_path):
     )
 
 
-def test_credentials_that_would_not_reach_a_table_in_s3_are_refused():
-    given = {"flink.sink.delta.uri": "s3://bucket/a", "aws.region": "eu-west-1"}
-    for provider in ("ASSUME_ROLE", "PROFILE", "WEB_IDENTITY_TOKEN"):
-        with pytest.raises(rp.ConfigurationError, match=r"'aws.credentials.provider'.*in the environment"):
-            rp.DeltaSink({**given, "aws.credentials.provider": provider})
-
-
 def test_a_place_of_delta_that_is_no_storage_is_refused():
     from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 

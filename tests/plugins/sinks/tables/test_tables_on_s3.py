@@ -136,3 +136,48 @@ async def test_entries_of_delta_lie_beside_the_table(url, tmp_path):
     assert objects(url, f"{tmp_path.name}/") == ["_recordpublisher/positions/subtask-0"]
     await store.close()
     await sink.close()
+
+
+@pytest.fixture
+def nothing_in_the_environment(monkeypatch, tmp_path):
+    """No credentials but those in a file with the profile `lake`."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    keys = tmp_path / "credentials"
+    keys.write_text("[lake]\naws_access_key_id = a\naws_secret_access_key = s\n")
+    return {"aws.credentials.provider.profile.name": "lake", "aws.credentials.provider.profile.path": str(keys)}
+
+
+@pytest.mark.parametrize("provider", ["PROFILE", "ASSUME_ROLE"])
+async def test_credentials_of_a_profile_and_of_a_role_reach_both_clients(
+    url, tmp_path, nothing_in_the_environment, provider
+):
+    kind = DeltaOnS3(url, tmp_path)
+    for key in KEYS:
+        del kind.given[key]
+    role = {
+        "aws.credentials.provider.role.arn": "arn:aws:iam::123456789012:role/lake",
+        "aws.credentials.provider.role.stsendpoint": url,
+    }
+    given = {"aws.credentials.provider": provider, **nothing_in_the_environment}
+    sink = await opened(kind, **given | (role if provider == "ASSUME_ROLE" else {}))
+    await sink.write(batch(b"a"))
+    await sink.publish([await sink.stage(number(1))])
+    assert payloads(kind) == [b"a"]
+    used = sink._table._options
+    assert ("AWS_SESSION_TOKEN" in used, used["AWS_ACCESS_KEY_ID"] == "a") == (
+        (True, False) if provider == "ASSUME_ROLE" else (False, True)
+    )
+    await sink.close()
+    await sink.entries().close()
+
+
+async def test_a_table_is_loaded_again_when_credentials_have_changed(url, tmp_path):
+    sink = await opened(DeltaOnS3(url, tmp_path))
+    table = sink._table
+    first = table.load()
+    assert table.load() is first
+    table._storage.options = {**table._storage.options, "AWS_SESSION_TOKEN": "new"}
+    assert table.load() is not first
+    await sink.close()

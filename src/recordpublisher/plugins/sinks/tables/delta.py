@@ -75,16 +75,25 @@ class DeltaLakeTable(LakeTable):
 
     def __init__(self, storage: TableStorage, options: Mapping[str, str], columns: str) -> None:
         """`options` go before those of the storage."""
-        self._storage, self._columns = storage, columns
-        self._options = storage.options | dict(options)
+        self._storage, self._columns, self._given = storage, columns, dict(options)
         self._loaded: DeltaTable | None = None
+        self._loaded_with: dict[str, str] = {}
+
+    async def refresh(self) -> None:
+        """Those of the storage."""
+        await self._storage.refresh()
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return self._storage.options | self._given
 
     def load(self) -> DeltaTable:
         """Only the log's entries since the last time are read. Raises: NoTableError, StateError."""
-        loaded, self._loaded = self._loaded, None
+        loaded, self._loaded, options = self._loaded, None, self._options
         try:
-            if loaded is None:
-                loaded = DeltaTable(self._storage.uri, storage_options=self._options)
+            if loaded is None or self._loaded_with != options:
+                self._loaded_with = options
+                loaded = DeltaTable(self._storage.uri, storage_options=options)
             else:
                 loaded.update_incremental()
         except TableNotFoundError as error:

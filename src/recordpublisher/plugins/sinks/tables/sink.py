@@ -225,6 +225,7 @@ class TableSink(CommittingSink):
             with self._lock:
                 return call()
 
+        await self._table.refresh()
         try:
             return await asyncio.to_thread(alone)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -22,7 +23,15 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
 
-_PROVIDERS = ("AUTO", "ENV_VAR", "BASIC")
+if TYPE_CHECKING:
+    from recordpublisher.plugins.stores.s3_access import S3Access
+
+_FOUND_BY_CLIENTS = ("AUTO", "ENV_VAR", "BASIC")
+_OPTIONS = {
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+}
 FORMS = "a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 
 
@@ -37,10 +46,22 @@ class TableStorage:
         self.is_local = back_end == "FILE"
         self.uri = str(Path(path_of(location, key)).absolute()) if self.is_local else location.rstrip("/")
         self.options: dict[str, str] = {}
+        self._access: S3Access | None = None
         if back_end == "S3":
             self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
-            _check_provider(properties)
             self.options = _options_of_s3(properties)
+            if properties.value(CREDENTIALS_PROVIDER) not in _FOUND_BY_CLIENTS:
+                from recordpublisher.plugins.stores.s3_access import S3Access  # the SDK
+
+                self._access = S3Access(properties)
+
+    async def refresh(self) -> None:
+        """Put credentials that only the SDK finds, as those of a role, into `options`; to be called before each use. Raises: as
+        `S3Access.refresh`."""
+        if self._access is not None:
+            found = await self._access.refresh()
+            others = {name: value for name, value in self.options.items() if name not in _OPTIONS.values()}
+            self.options = others | {_OPTIONS[name]: value for name, value in found.items()}
 
     def folder(self) -> TableFolder:
         """Raises: OSError."""
@@ -58,16 +79,6 @@ class TableStorage:
             )
             return TableFolder(files, self.uri.removeprefix("s3://"))
         return TableFolder(*fs.FileSystem.from_uri(self.uri))
-
-
-def _check_provider(properties: Properties) -> None:
-    """Raises: ConfigurationError for credentials that neither client would get: they would go with others."""
-    provider = properties.value(CREDENTIALS_PROVIDER)
-    if provider not in _PROVIDERS:
-        reason = (
-            "the clients of a table in S3 do not take it: have AWS_PROFILE, AWS_ROLE_ARN or keys in the environment"
-        )
-        raise ConfigurationError(CREDENTIALS_PROVIDER.key, provider, ", ".join(_PROVIDERS), reason=reason)
 
 
 def _options_of_s3(properties: Properties) -> dict[str, str]:

@@ -34,6 +34,9 @@ class LakeTable(ABC):
     keeps_partition_columns = True
     """Whether files have the columns by which the table is partitioned."""
 
+    async def refresh(self) -> None:  # noqa: B027 - optional on purpose
+        """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
+
     @abstractmethod
     def prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
         """Create the table, or compare its columns and partitions; adds columns if that is wanted. Raises: ConfigurationError."""
