@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -30,12 +31,13 @@ def properties_of(kind):
     }
 
 
-async def run(endpoint, kind, **more):
+async def run(endpoint, kind, properties=None, **more):
     given = {
         **endpoint.properties(),
         **properties_of(kind),
         "flink.job.name": "job",
         "flink.stream.initpos": "TRIM_HORIZON",
+        **(properties or {}),
     }
     async with rp.DataFetcher("orders", given, **more) as fetcher:
         return await fetcher.run_bounded(stop_at_tip=True)
@@ -65,3 +67,40 @@ async def test_fields_of_a_type_are_columns_that_other_tools_read(tmp_path):
     assert duckdb.sql(f"select sum(price), count(distinct sequenceNumber) from read_parquet({files!r})").fetchall() == [
         (3.5, 2)
     ]
+
+
+async def test_a_file_of_all_shards_is_sorted_and_compressed_as_properties_say(tmp_path):
+    kind = Delta(tmp_path)
+    given = {"compression": "ZSTD", "sort": "price"}
+    async with LocalKinesis(streams={"orders": 4}) as endpoint:
+        for price in range(2_000):
+            endpoint.stream("orders").put(b'{"price": %d}' % (price * 7 % 2_000), f"key-{price}")
+        await run(
+            endpoint,
+            kind,
+            {f"flink.sink.parquet.{name}": value for name, value in given.items()},
+            deserializer=Order,
+        )
+
+    (uri,) = DeltaTable(kind.data).file_uris()
+    file = pq.ParquetFile(uri)
+    assert file.read()["price"].to_pylist() == [*range(2_000)]
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+async def test_a_copy_of_the_positions_beside_those_of_the_rows_is_named(tmp_path, caplog):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        endpoint.stream("orders").put(b"a", "key")
+        await run(endpoint, kind := Delta(tmp_path), {"flink.state.uri": f"{tmp_path}/state"})
+
+    rows = f"positions are in {kind.data}/_recordpublisher/positions, with the rows"
+    assert f"{rows}; those in {tmp_path}/state are a copy" in caplog.text
+
+
+async def test_positions_of_another_table_are_refused(tmp_path):
+    kind = Iceberg(tmp_path)
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        endpoint.stream("orders").put(b"a", "key")
+        await run(endpoint, kind)
+        with pytest.raises(rp.ConfigurationError, match=r"belong to rows in .*lake\.orders.*would begin in the middle"):
+            await run(endpoint, kind, {"flink.sink.iceberg.table": "lake.others"})

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from deltalake import DeltaTable
 
 import recordpublisher as rp
 from recordpublisher.fetcher.committing_sink import Staged
@@ -92,6 +93,17 @@ async def test_a_staged_file_that_is_gone_is_named_and_nothing_is_published(kind
         await sink.publish([one])
 
     assert payloads(kind) == []
+    await sink.close()
+
+
+async def test_what_a_full_vacuum_took_between_commit_and_publication_is_named(tmp_path):
+    kind = Delta(tmp_path)
+    sink = await opened(kind)
+    one = await staged(sink, 1, b"a")
+    DeltaTable(str(kind.data)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+    with pytest.raises(rp.StateError, match=r"data/job.0.1/1/1.parquet .* committed and not there: a full vacuum"):
+        await sink.publish([one])
     await sink.close()
 
 
