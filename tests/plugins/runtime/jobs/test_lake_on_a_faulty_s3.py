@@ -13,6 +13,7 @@ import pytest
 
 from groups.load import SteadyLoad
 from groups.worker_group import SHARDS, worker_group
+from processes.command_line import json_results
 from processes.job_files import children_of, end, job_file
 from processes.process_faults import FaultInjectedJob, kill
 from s3.faulty_proxy import faulty_s3
@@ -133,7 +134,25 @@ def test_each_record_is_visible_once(tmp_path):
                     job.end()
                 done = {**lake.done, "restarts": sum(job.restarts for job in lake.jobs), **s3.counts}
                 print(f"seed {seed}: {done}")
+            jobs = [next(tmp_path.glob("worker-*")), *(tmp_path / name for name in tables)]
+            removed = [remove_leftovers(job / "job.properties", url) for job in jobs]
+            for reader in readers:
+                left = {key for key in reader.keys() - reader.visible() if "staged/" in key or key.startswith("data/")}
+                assert left == set(), "only what readers see is there"
+                assert reader.check() == rows
+        print(f"removed: {removed}")
         print(f"{rows} records in each, {[len(reader.visible()) for reader in readers]} files")
+
+
+def remove_leftovers(job, url):
+    """What the command says that it has removed, in the last line."""
+    options = [str(job), "--older-than", "0", "-p", f"flink.state.endpoint={url}"]
+    options += ["-p", f"flink.sink.iceberg.catalog.s3.endpoint={url}"]
+    (code, removed, errors), (_, left, _) = json_results(
+        "commands_in_one_process", [["leftovers", *options, "--remove"], ["leftovers", *options]]
+    )
+    assert (code, left) == (0, "0 leftovers, 0 bytes.\n"), errors
+    return removed.splitlines()[-1]
 
 
 def strike_for(seconds, group, s3, lake, readers, chance):
