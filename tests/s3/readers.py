@@ -96,6 +96,7 @@ class IcebergReader(LakeReader):
         if not self._catalog.table_exists(self._name):
             return set()
         files = [task.file.file_path for task in self._table().scan().plan_files()]
+        assert len(files) == len(set(files)), "a file was added twice"
         return {path.partition(f"/{self._prefix}/")[2] for path in files}
 
     def numbers(self) -> list[str]:
