@@ -80,6 +80,25 @@ async def test_through_a_proxy_every_call_is_made(monkeypatch):
                 await client.describe_queue(ARN)
 
 
+async def test_in_gov_cloud_the_host_with_fips_is_called_where_it_is_set(monkeypatch):
+    """There the host of shards has the same name with FIPS and without. The proxy only says which host it was asked for."""
+    asked = []
+
+    async def refuse(reader, writer):
+        asked.append((await reader.readline()).split()[1])
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
+        basic = "aws.credentials.provider.basic."
+        keys = {f"{basic}accesskeyid": "x", f"{basic}secretkey": "y"}
+        async with QueueClient(rp.Properties({"aws.region": "us-gov-west-1", **keys})) as client:
+            with pytest.raises(rp.TransientError):
+                await client.describe_queue("arn:aws-us-gov:kinesis:us-gov-west-1:000000000000:queue/0a1b2c")
+    assert asked == [b"0a1b2c.control-kinesis-queues-fips.us-gov-west-1.amazonaws.com:443"]
+
+
 async def test_the_region_of_the_stream_decides_where_queues_are():
     with serve_in_thread(region="eu-west-1") as served:
         elsewhere = {"aws.endpoint": "http://127.0.0.1:9", "aws.region": "us-east-1", "aws.request.timeout": 2000}

@@ -1,4 +1,4 @@
-"""Where today's SDK sends the calls about queues in every region, as JSON: [base URL of Kinesis, call, ARN or null, URL]."""
+"""Where today's SDK sends the calls about queues in every region, as JSON: [base URL of Kinesis, call, ARN or null, whether FIPS, URL]."""
 
 import json
 from itertools import product
@@ -21,7 +21,7 @@ def main() -> None:
         arn = None if api == "ListQueues" else f"arn:{partition}:kinesis:{region}:123456789012:queue/0a1b2c"
         of_queue = {"ResourceType": "queue", "OperationType": operation_type, **({"QueueARN": arn} if arn else {})}
         urls = [provider.resolve_endpoint(Region=region, **kind, **more).url for more in ({}, of_queue)]
-        rows.append([urls[0], api, arn, urls[1]])
+        rows.append([urls[0], api, arn, "UseFIPS" in kind, urls[1]])
     print(json.dumps(rows))
 
 

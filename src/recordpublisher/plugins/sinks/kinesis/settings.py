@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, of_retries, values_of
 from recordpublisher.publishers.properties.groups.kinesis_sink import (
     AGGREGATION_ENABLED,

@@ -12,6 +12,7 @@ from aiobotocore.config import AioConfig
 from botocore import xform_name
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+from botocore.utils import ensure_boolean
 
 from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
 from recordpublisher.publishers.properties.groups.access import HTTP_CLIENT, REQUEST_TIMEOUT
@@ -120,7 +121,9 @@ class SdkTransport:
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
         """A call that the SDK does not know: where the fast path cannot make it, as through a proxy, the SDK's session sends it."""
-        url, region = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN")), client.meta.region_name
+        is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
+        url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
+        region = client.meta.region_name
         route = self._queue_routes.setdefault(f"{api} {url}", SignedPost(url, json_headers(api), "kinesis", region))
         if self._http1 is not None:
             calls = FastPathCalls(api, self._http1, self._frozen_credentials, lambda _: route)
