@@ -19,6 +19,7 @@ import pyspark
 from processes.command_line import ROOT
 from processes.repeated_work import repeated
 from spark_jobs import killable_format, killable_job
+from spark_jobs.queries import link_entries, spark_home
 
 JOB = Path(killable_job.__file__)
 WAIT_SECONDS = 300.0
@@ -48,6 +49,7 @@ class Job:
     ) -> None:
         self.folder = folder
         self._python = python_of(version)
+        self._has_the_tests_home = self._python == sys.executable and not master.startswith("local-cluster")
         self._given: dict[str, Any] = {
             "options": {**options, killable_format.FOLDER: str(folder)},
             "folder": str(folder),
@@ -62,7 +64,8 @@ class Job:
         last = {"maxRecordsPerBatch": "1000000"}
         options = {**self._given["options"], **(last if finish else {})}
         given = {**self._given, "options": options, "finish": finish}
-        return Running([self._python, str(JOB), json.dumps(given)], self.folder)
+        home = spark_home() if self._has_the_tests_home else home_in(self.folder, self._python)
+        return Running([self._python, str(JOB), json.dumps(given)], self.folder, home)
 
     def finish(self) -> None:
         """Run to the tip as of now."""
@@ -80,7 +83,7 @@ class Job:
 class Running:
     """One process of a job, with everything it started."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
+    def __init__(self, command: list[str], folder: Path, home: Path) -> None:
         self._folder = folder
         self._log = folder / f"job-{time.monotonic_ns()}.log"
         source = Path(killable_format.__file__).parents[1]
@@ -89,7 +92,7 @@ class Running:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([paths, os.environ.get("PYTHONPATH", "")]),
             "PYSPARK_PYTHON": command[0],
-            "SPARK_HOME": str(home_in(folder, command[0])),
+            "SPARK_HOME": str(home),
         }
         with self._log.open("w") as errors:
             self.process = subprocess.Popen(
@@ -174,8 +177,7 @@ def home_in(folder: Path, python: str) -> Path:
         home.mkdir()
         older = Path(python).parents[1].glob("lib/python*/site-packages/pyspark")
         package = Path(pyspark.__file__).parent if python == sys.executable else next(older)
-        for entry in package.iterdir():
-            (home / entry.name).symlink_to(entry)
+        link_entries(package, home)
     return home
 
 

@@ -1,11 +1,15 @@
-"""Helpers of the tests on a real Spark: streams of numbered records, queries over them, and their output."""
+"""Helpers of the tests on a real Spark: its home, streams of numbered records, queries over them, and their output."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,44 @@ from recordpublisher.local.streams import resharding
 
 WAIT_SECONDS = 300
 """Seconds: far more than anything takes, also on a machine that has other things to do. Waits end when what they wait for is there."""
+
+
+HOME = Path(sys.prefix, "spark-home")
+"""One for all tests, since the classes that `make spark-classes` stores are used where the jars have the same paths."""
+ARCHIVES = "python"
+"""Spark puts its archives of PySpark first on the path of each Python process, which has to compile them: 0.6 s of CPU."""
+
+
+def spark_home() -> Path:
+    """A home of Spark without the archives, so that processes import the installed PySpark. Made if it is missing."""
+    import pyspark
+
+    if not HOME.exists():
+        made = Path(tempfile.mkdtemp(dir=HOME.parent))
+        link_entries(Path(pyspark.__file__).parent, made)
+        with suppress(OSError):  # another process was first
+            made.rename(HOME)
+    return HOME
+
+
+def link_entries(package: Path, home: Path) -> None:
+    """Links in `home` to what an installed PySpark has, but for the archives."""
+    for entry in package.iterdir():
+        if entry.name != ARCHIVES:
+            (home / entry.name).symlink_to(entry)
+
+
+@contextmanager
+def at_home() -> Iterator[None]:
+    """A Spark that is started in the block has this home; programs that tests start later have their own."""
+    before = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = str(spark_home())
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
+        if before is not None:
+            os.environ["SPARK_HOME"] = before
 
 
 class Kinesis:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.queries import Kinesis
+from spark_jobs.queries import Kinesis, at_home
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,8 @@ def spark() -> Iterator[Any]:
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with at_home():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
