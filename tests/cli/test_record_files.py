@@ -1,5 +1,7 @@
 """How `tail` writes records: JSON lines as they come, columns together and whole when the file is closed."""
 
+import sys
+
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -72,3 +74,30 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         record_file(RecordFormat.CSV, tmp_path / "none" / "file"),
     ):
         pass
+
+
+@pytest.mark.parametrize("kind", RecordFormat)
+def test_an_earlier_file_stays_until_the_first_record(tmp_path, kind):
+    earlier, new = tmp_path / "earlier", tmp_path / "new"
+    earlier.write_bytes(b"much earlier content" * 100)
+    for path in (earlier, new):
+        with pytest.raises(ValueError, match="no stream"), record_file(kind, path):
+            raise ValueError("no stream")
+    assert earlier.read_bytes() == b"much earlier content" * 100
+    assert not new.exists()
+    written(earlier, kind, batch(b"x"))
+    written(new, kind, batch(b"x"))
+    assert earlier.read_bytes() == new.read_bytes()
+
+
+def test_an_earlier_file_stays_without_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "file").write_bytes(b"earlier")
+    with pytest.raises(ImportError, match="extra 'arrow'"):
+        written(tmp_path / "file", RecordFormat.PARQUET)
+    assert (tmp_path / "file").read_bytes() == b"earlier"
+
+
+def test_a_run_without_records_replaces_the_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"earlier")
+    assert pq.read_table(written(tmp_path / "file", RecordFormat.PARQUET)).num_rows == 0

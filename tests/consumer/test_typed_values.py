@@ -1,8 +1,9 @@
 """Json: documents decoded into a type; and typed values as plain ones again."""
 
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 
 import attrs
 import msgspec
@@ -190,3 +191,39 @@ def test_each_stream_may_have_a_deserialiser_of_its_own():
     assert (values("orders"), values("clicks")) == ([5], [b"5"])
     with pytest.raises(ValueError, match="no deserializer for the stream views"):
         values("views")
+
+
+class Paid(Enum):
+    NO = "no"
+
+
+@dataclass
+class Place:
+    country: str = "de"
+
+
+class Sparse(msgspec.Struct, omit_defaults=True, rename="camel", tag="sparse"):
+    zip_code: int = 7
+
+
+@dataclass
+class Delivery:
+    order: int
+    state: Paid = Paid.NO
+    to: Place = field(default_factory=Place)
+    stops: list[Sparse] = field(default_factory=list)
+
+
+def test_defaults_of_a_type_are_fields_of_its_values():
+    (made,) = Json(Delivery).values(batch(b'{"order": 1, "stops": [{"type": "sparse"}]}'))
+    stops = [{"type": "sparse", "zipCode": 7}]
+    assert plain_value(made) == {"order": 1, "state": "no", "to": {"country": "de"}, "stops": stops}
+    assert plain_value(converter_into(dict[str, Place])({"home": {}})) == {"home": {"country": "de"}}
+
+
+def test_a_field_that_is_not_set_and_one_of_a_tuple_stay_as_they_are():
+    class Partial(msgspec.Struct):
+        note: str | msgspec.UnsetType = msgspec.UNSET
+        pair: Tuple = Tuple("tea", 2.5)
+
+    assert plain_value(Partial()) == {"pair": ["tea", 2.5]}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -33,15 +33,28 @@ class RecordFormat(StrEnum):
 class RecordFile:
     """Owns the records that wait to be written together as columns; lines are written at once."""
 
-    def __init__(self, kind: RecordFormat, out: IO[bytes]) -> None:
-        """Raises: ImportError without the extra `arrow`."""
-        self._out = out
-        self._columns = None if kind is RecordFormat.JSON else _column_writer(kind, out)
+    def __init__(self, kind: RecordFormat, out: IO[bytes], is_replaced: bool = False) -> None:
+        """`is_replaced`: what is in `out` goes with the first record, or at the end. Raises: ImportError without the extra `arrow`."""
+        self._out, self._is_replaced = out, is_replaced
+        self._column_writer = None if kind is RecordFormat.JSON else _column_writer(kind)
+        self._columns: Any = None
         self._waiting: list[Record] = []
         self._bytes = 0
+        self.has_begun = False
+
+    def _begin(self) -> None:
+        if self.has_begun:
+            return
+        self.has_begun = True
+        if self._is_replaced:
+            self._out.seek(0)
+            self._out.truncate()
+        if self._column_writer is not None:
+            self._columns = self._column_writer(self._out)
 
     def write(self, record: Record) -> None:
         """Write a record, now or with later ones."""
+        self._begin()
         if self._columns is None:
             self._out.write(json_line(record))
             return
@@ -57,6 +70,7 @@ class RecordFile:
 
     def close(self) -> None:
         """Write the rest, and what ends a file of columns."""
+        self._begin()
         if self._columns is not None:
             self._write_waiting()
             self._columns.close()
@@ -72,14 +86,15 @@ class RecordFile:
             self._columns.write(arrow_columns(*batches))
 
 
-def _column_writer(kind: RecordFormat, out: IO[bytes]) -> Any:
+def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:
     try:
         from pyarrow import csv, ipc, parquet
     except ImportError as error:
         raise ImportError(f"--format {kind} needs the extra 'arrow': {install_command('arrow')}") from error
     from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 
-    return {"csv": csv.CSVWriter, "arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind](out, RECORD_SCHEMA)
+    writer: Any = {"csv": csv.CSVWriter, "arrow": ipc.new_file, "parquet": parquet.ParquetWriter}[kind]
+    return lambda out: writer(out, RECORD_SCHEMA)
 
 
 def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
@@ -99,10 +114,26 @@ def _batch(shard: Shard, records: list[Record]) -> RecordBatch:
 
 @contextmanager
 def record_file(kind: RecordFormat, path: Path | None) -> Iterator[RecordFile]:
-    """Opens the file, or standard output. Raises: ConfigurationError for a file that cannot be written."""
+    """Opens the file, or standard output. An error before the first record leaves the file as it was.
+
+    Raises: ConfigurationError for a file that cannot be written; ImportError.
+    """
+    is_new = path is not None and not path.exists()
     try:
-        out: IO[bytes] = sys.stdout.buffer if path is None else path.open("wb")
+        out: IO[bytes] = sys.stdout.buffer if path is None else path.open("ab")
     except OSError as error:
         raise ConfigurationError("--output", str(path), "a file that can be written", reason=str(error)) from error
-    with nullcontext(out) if path is None else out as opened, closing(RecordFile(kind, opened)) as file:
-        yield file
+    file = None
+    try:
+        with nullcontext(out) if path is None else out:
+            file = RecordFile(kind, out, is_replaced=path is not None and path.is_file())
+            try:
+                yield file
+            except BaseException:
+                if file.has_begun:
+                    file.close()
+                raise
+            file.close()
+    finally:
+        if path is not None and is_new and (file is None or not file.has_begun):
+            path.unlink()

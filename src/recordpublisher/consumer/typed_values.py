@@ -101,7 +101,37 @@ def constants_of(info: Any) -> list[Any] | None:
 
 def plain_value(value: Any) -> Any:
     """A typed value as what JSON has: dicts, lists, texts, numbers. Raises: TypeError for one that has no such form."""
-    return msgspec.to_builtins(value, enc_hook=fields_of_model)
+    return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
+
+
+def with_all_fields(value: Any) -> Any:
+    """The value with a dict of all fields for each dataclass, Struct and attrs class inside it.
+
+    msgspec writes neither the defaults of a dataclass that it has decoded, which only the class has, nor those of a Struct with
+    `omit_defaults`.
+    """
+    if isinstance(value, dict):
+        return {key: with_all_fields(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(map(with_all_fields, value))
+    if (fields := _written_fields(value.__class__)) is None:
+        return value
+    tag, names = fields
+    items = ((written, getattr(value, name, msgspec.UNSET)) for written, name in names)
+    return tag | {written: with_all_fields(item) for written, item in items if item is not msgspec.UNSET}
+
+
+@cache
+def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
+    """The tag, and for each field its names in JSON and in Python; None for a class that is written as it is."""
+    if issubclass(of, msgspec.Struct):
+        config, renamed = of.__struct_config__, zip(of.__struct_encode_fields__, of.__struct_fields__, strict=True)
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        return None if config.array_like else (tag, list(renamed))
+    attributes = [field.name for field in getattr(of, "__attrs_attrs__", ())]
+    names = attributes or list(getattr(of, "__dataclass_fields__", ()))
+    has_fields = bool(names) and not _is_of_pydantic(of)
+    return ({}, [(name, name) for name in names if not name.startswith("_")]) if has_fields else None
 
 
 def fields_of_model(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import json
 import os
 import weakref
+from dataclasses import dataclass
 
 import msgspec
 import pyarrow.parquet as pq
@@ -199,7 +200,15 @@ class Model(pydantic.BaseModel):
     n: int
 
 
-@pytest.mark.parametrize("given", [{"n": 1}, Struct(1), Model(n=1)])
+@dataclass
+class WithDefault:
+    n: int = 1
+
+
+DECODED = msgspec.json.decode(b"{}", type=WithDefault)
+
+
+@pytest.mark.parametrize("given", [{"n": 1}, Struct(1), Model(n=1), DECODED])
 async def test_values_are_written_as_json(tmp_path, kind, given):
     sink = sink_in(tmp_path, kind)
     await sink.open(rp.SinkContext())

@@ -135,13 +135,40 @@ async def test_every_class_with_fields_has_columns(uri, of):
     assert query(uri, "select a from records where b is not null") == [(1,)]
 
 
+@dataclass
+class WithDefaults:
+    n: int
+    country: str = "de"
+    raw: bytes = b"\0\xff"
+    colour: Colour = Colour.RED
+
+
+async def test_defaults_of_a_type_are_written(uri):
+    await commit(uri, msgspec.json.decode(b'{"n": 1}', type=WithDefaults), of=WithDefaults)
+    assert query(uri, "select n, country, colour from records") == [(1, "de", "red")]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+async def test_bytes_are_bytes_in_a_new_table_and_in_ones_own(uri, is_own):
+    if is_own:
+        query(uri, f"create table records (n integer, raw {'blob' if 'sqlite' in uri else 'bytea'})")
+    await commit(uri, WithDefaults(1), of=WithDefaults)
+    assert [bytes(raw) for (raw,) in query(uri, "select raw from records")] == [b"\0\xff"]
+
+
+async def test_bytes_in_a_column_of_text_stay_base64(uri):
+    query(uri, "create table records (n integer, raw text)")
+    await commit(uri, WithDefaults(1), of=WithDefaults)
+    assert query(uri, "select raw from records") == [("AP8=",)]
+
+
 async def test_a_protobuf_message_has_a_column_for_each_field(uri):
     message = Message(id=7, kind=1, items=[MessageItem(name="cup")], at=AT, took=timedelta(seconds=2))
     await commit(uri, message, of=Message)
 
     (row,) = query(uri, "select id, kind, items, raw, took, note from records")
     items = row[2] if isinstance(row[2], list) else json.loads(row[2])
-    assert (*row[:2], items, *row[3:]) == (7, "OLD", [{"name": "cup", "kinds": []}], "", "PT2S", None)
+    assert (*row[:2], items, *row[3:]) == (7, "OLD", [{"name": "cup", "kinds": []}], b"", "PT2S", None)
     assert query(uri, "select at from records where at >= '2026-11-26'")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from recordpublisher.consumer.typed_values import fields_of_model
+from recordpublisher.consumer.typed_values import fields_of_model, with_all_fields
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.files_and_tables import PARTITIONS
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
@@ -45,7 +45,7 @@ class JsonlSink(FileSink):
 
 
 def _with_value(record: Record) -> dict[str, Any]:
-    return {**record_metadata(record), "eventTime": record.event_time, "value": record.value}
+    return {**record_metadata(record), "eventTime": record.event_time, "value": with_all_fields(record.value)}
 
 
 def as_json(record: Record) -> dict[str, Any]:

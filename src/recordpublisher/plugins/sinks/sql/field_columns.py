@@ -1,6 +1,6 @@
 """The columns for the fields of values: from their type, or from objects of JSON."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -23,7 +23,7 @@ _OF_TYPE: dict[type[Any], types.TypeEngine[Any]] = {
     inspect.IntType: BigInteger(),
     inspect.FloatType: Double(),
     inspect.StrType: Text(),
-    inspect.BytesType: Text(),  # base64, as in JSON
+    inspect.BytesType: LargeBinary(),
     inspect.DateTimeType: DateTime(timezone=True),
     inspect.DateType: Date(),
     inspect.TimeType: Time(),
@@ -49,6 +49,13 @@ _OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
 def columns_of_type(of: Any) -> FieldColumns:
     """Those of a type; empty for one without fields."""
     return {field.name: _of_type(field.type) for field in fields_of(inspect.type_info(of)) or ()}
+
+
+@cache
+def bytes_of_type(of: Any) -> dict[str, Callable[[Any], Any]]:
+    """For each field of bytes what gets it from a value; in JSON they are base64."""
+    fields = fields_of(inspect.type_info(of)) or ()
+    return {field.name: field.take for field in fields if isinstance(without_none(field.type), inspect.BytesType)}
 
 
 def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:

@@ -9,10 +9,11 @@ import msgspec
 from sqlalchemy import BigInteger, Column, DateTime, Integer, LargeBinary, String, Table, Text, types
 from sqlalchemy.dialects.postgresql import JSONB
 
-from recordpublisher.consumer.typed_values import has_fields, plain_value
+from recordpublisher.consumer.typed_values import has_fields, plain_value, with_all_fields
 from recordpublisher.publishers.records import RecordBatch
 
 from .conversions import UNCONVERTIBLE, cannot_take, conversion_of, is_storable_json, storable_json
+from .field_columns import bytes_of_type
 
 IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 """The columns that identify a record."""
@@ -49,6 +50,9 @@ class RowBuilder:
         self._table = table
         self._columns = [column.name for column in columns]
         self._conversions = {column.name: conversion_of(column.type) for column in columns if column.name not in taken}
+        self._columns_of_bytes = {
+            name for name in self._conversions if isinstance(table.columns[name].type, LargeBinary)
+        }
         self._filled_by_database = {column.name for column in columns if _is_filled_by_database(column)}
         self._metadata_columns = {
             column.name: _json_values
@@ -82,7 +86,7 @@ class RowBuilder:
         named, name = {}, ""
         is_object = isinstance(value, dict) or has_fields(value)
         try:
-            fields = value if isinstance(value, dict) else plain_value(value) if is_object else {}
+            fields = value if isinstance(value, dict) else self._fields(value) if is_object else {}
             for name, convert in self._conversions.items():
                 if name in fields:
                     named[name] = convert(fields[name])
@@ -94,6 +98,12 @@ class RowBuilder:
             return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
         missing = {name: None for name in self._columns if name not in self._filled_by_database}
         return Row(batch, index, missing | known | named)
+
+    def _fields(self, value: Any) -> dict[str, Any]:
+        """Those of a typed value, in the form of JSON; bytes for a column of bytes."""
+        fields: dict[str, Any] = plain_value(value)
+        takes = bytes_of_type(value.__class__) if self._columns_of_bytes else {}
+        return fields | {name: takes[name](value) for name in takes.keys() & self._columns_of_bytes}
 
 
 def is_keyed_by_record(table: Table) -> bool:
@@ -153,7 +163,7 @@ def _json_values(batch: RecordBatch) -> Sequence[Any]:
     """For a column of JSON, to which the driver writes what JSON has."""
     if batch.values is None:
         return [None] * len(batch)
-    values = msgspec.to_builtins(list(batch.values), enc_hook=_as_json)
+    values = msgspec.to_builtins(with_all_fields(batch.values), enc_hook=_as_json)
     return values if is_storable_json(values) else list(map(storable_json, values))
 
 
