@@ -44,7 +44,7 @@ def trace_ids() -> dict[str, str]:
 
 def keep_trace_ids(error: BaseException) -> None:
     """Lines about this error are logged when its span has ended."""
-    setattr(error, _TRACE_IDS, trace_ids())
+    object.__setattr__(error, _TRACE_IDS, trace_ids())  # one of the user's may forbid to change it
 
 
 def counted(count: int, noun: str) -> str:

@@ -10,6 +10,7 @@ import traceback
 import types
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,18 @@ class UserFunction:
         """The result. Raises: what the function raises; TypeError for a generator; RuntimeError for what would end the process."""
         try:
             return await self._result(arguments)
-        except (Exception, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        except Exception as error:
+            if _can_be_examined(error):
+                raise
+            raise RuntimeError(f"the function raised {type(error).__name__}, whose attributes cannot be read") from None
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # such as SystemExit: the event loop would end without a word
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
     async def _result(self, arguments: tuple[Any, ...]) -> Any:
         if self.is_async:
-            result = self._function(*arguments)
+            result = await self._function(*arguments)
         else:
             # with the context, which has the span and the fields of log lines, as `asyncio.to_thread` does
             context, loop = contextvars.copy_context(), asyncio.get_running_loop()
@@ -140,7 +145,7 @@ class AsyncPort:
 def log_user_error(log: logging.Logger, error: BaseException, message: str, shard: str, sequence_number: str) -> None:
     """Log what user code raised, with its traceback. `shard`: `Shard.key`; `sequence_number`: of the record, or of the first one."""
     log.error("%s", message, exc_info=for_log(error), extra=about(shard, sequence_number, error))
-    setattr(error, _LOGGED, True)
+    object.__setattr__(error, _LOGGED, True)  # one of the user's may forbid to change it, as a frozen dataclass does
 
 
 def was_logged(error: BaseException) -> bool:
@@ -172,6 +177,20 @@ def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
     """The first cause of the error that code of the user has raised; None: its code has no part."""
     return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note, unless the error forbids to change it."""
+    with suppress(Exception):
+        error.add_note(note)
+
+
+def _can_be_examined(error: BaseException) -> bool:
+    """Whether its attributes can be read: a class of the user may raise for any of them."""
+    try:
+        return all(hasattr(each, "__traceback__") for each in causes_of(error))
+    except Exception:
+        return False
 
 
 def _can_be_shown(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import for_log, log_user_error, was_logged
+from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
 from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always, untraced
@@ -248,5 +248,6 @@ def _tell_user_error(error: Exception, batch: RecordBatch) -> None:
     MapSink has told that of a handler."""
     if for_log(error) is not None and not was_logged(error):
         first = batch.sequence_numbers[0]
-        error.add_note(f"the sink failed at a batch of {batch.shard.key} that begins at record {first}")
-        log_user_error(log, error, error.__notes__[-1], batch.shard.key, first)
+        where = f"the sink failed at a batch of {batch.shard.key} that begins at record {first}"
+        add_note(error, where)
+        log_user_error(log, error, where, batch.shard.key, first)

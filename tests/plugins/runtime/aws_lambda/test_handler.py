@@ -90,7 +90,7 @@ def test_a_handler_of_values_that_no_deserializer_makes_is_refused():
     def handle(order: Order):
         pass
 
-    with pytest.raises(rp.ConfigurationError, match="'handler' has .*; the deserializer makes bytes"):
+    with pytest.raises(rp.ConfigurationError, match=r"'handler' has .*; the deserializer makes bytes"):
         rp.lambda_handler(handle)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+from dataclasses import dataclass
 
 import pytest
 
@@ -81,6 +82,31 @@ async def raises_without_class(record):
         raise NoClassError
 
 
+class NoAttributesError(Exception):
+    def __getattribute__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+async def raises_without_attributes(record):
+    if is_bad(record):
+        raise NoAttributesError
+
+
+async def returns_a_coroutine(record):
+    async def fail():
+        raise ValueError("inside")
+
+    return fail() if is_bad(record) else asyncio.sleep(0)
+
+
+async def returns_a_task(record):
+    return asyncio.ensure_future(returns_a_coroutine_that_is_awaited(record))
+
+
+async def returns_a_coroutine_that_is_awaited(record):
+    await (await returns_a_coroutine(record))
+
+
 async def raises_stop_iteration(record):
     if is_bad(record):
         raise StopIteration
@@ -97,6 +123,9 @@ async def raises_stop_iteration(record):
         (raises_endless_text, 1),
         (raises_without_class, 1),
         (raises_stop_iteration, 1),
+        (raises_without_attributes, 1),
+        (returns_a_coroutine, 1),
+        (returns_a_task, 1),
     ],
 )
 def test_an_async_handler_that_misbehaves_harms_only_its_record(handle, skipped, caplog):
@@ -204,6 +233,21 @@ def test_an_async_handler_that_ends_the_process_has_failed_with_its_traceback(ca
     line = next(line for line in caplog.records if "SystemExit: 3" in line.getMessage())
     assert (metrics["handled"], metrics["skipped"]) == (3, 1)
     assert isinstance(line.exc_info[1].__cause__, SystemExit)
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    code: int
+
+
+def test_an_error_that_cannot_be_changed_ends_the_job_as_any_other(caplog):
+    async def handle(record):
+        raise FrozenError(7)
+
+    with pytest.raises(
+        rp.SinkError, match=r"record 1 of orders/shardId-0 cannot be handled after 1 attempts: FrozenError: 7"
+    ):
+        run_virtual(outcome(handle, on_failure="FAIL", retries=0))
 
 
 def test_a_failure_that_ends_the_job_is_logged_with_record_and_traceback(caplog):
