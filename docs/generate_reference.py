@@ -40,7 +40,8 @@ AREAS = {
     "sinks": (
         "Sinks",
         [
-            "Sink", "SinkContext", "CommittingSink", "Staged", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint", "Unfinished",
+            "Sink", "SinkContext", "CommittingSink", "Staged", "Leftover", "CommitNumber", "SinkMetric", "MetricType", "Checkpoint",
+            "Unfinished",
             "MemorySink", "ReactiveSink", "CallbackSink", "MapSink", "JsonlSink", "ParquetSink", "DeltaSink",
             "IcebergSink",
             "SqlSink", "KinesisSink", "SinkStatistics", "FailedRecord",
