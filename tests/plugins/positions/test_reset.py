@@ -152,6 +152,16 @@ async def test_a_group_in_which_nobody_is_is_reset_in_place(job, put):
     assert await read(elastic) == []
 
 
+async def test_a_group_is_found_by_its_positions_when_the_properties_do_not_name_it(job, put):
+    elastic = rp.Properties({**job, **ELASTIC})
+    put(b"1")
+    assert await read(elastic) == [b"1"]
+
+    await reset(job, "TRIM_HORIZON")
+
+    assert await read(elastic) == [b"1"]
+
+
 async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
     elastic = rp.Properties({**job, **ELASTIC})
     put(b"1")

@@ -20,7 +20,7 @@ PARTS = "group/positions/"
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""
     raise StateError(
-        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. Use "
-        f"{ANOTHER_PLACE}; to take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a "
+        f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. To go on, set "
+        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a "
         "file, and `recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
     )

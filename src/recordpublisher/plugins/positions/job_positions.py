@@ -141,8 +141,8 @@ class JobPositions:
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Store states over those of the job; a group's when nobody is in it. Silent workers are waited for. Raises: StateError."""
-        store = self._opened_store() if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC" else None
-        if store is None or await (group := GroupStore(store, self.heartbeat_seconds)).read_table() is None:
+        group = await self._group()
+        if group is None:
             await self.store(states)
             return
         settings = LeaseSettings(self._properties.value(LEASE_DURATION) / 1000)
@@ -152,7 +152,13 @@ class JobPositions:
             raise StateError(
                 f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
             ) from error
+        store = self._opened_store()
+        assert store is not None  # the group is in it
         await store_as_group(store, states, await group.read_table())
+
+    async def is_of_a_group(self) -> bool:
+        """Whether the job is ELASTIC, by its properties or by the positions that it has. Raises: StateError."""
+        return self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC" or await self._group() is not None
 
     async def close(self) -> None:
         """Close what was opened."""
@@ -166,6 +172,11 @@ class JobPositions:
         """Where a fixed number of subtasks has its positions with the rows. A group begins in its store."""
         is_elastic = self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
         return None if is_elastic else entries_of(self._sink)
+
+    async def _group(self) -> GroupStore | None:
+        store = None if self._is_missing_folder() else self._opened_store()
+        group = None if store is None else GroupStore(store, self.heartbeat_seconds)
+        return None if group is None or await group.read_table() is None else group
 
     def _opened_store(self) -> ConditionalStore | None:
         if self._store is None:

@@ -12,7 +12,6 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
@@ -43,7 +42,7 @@ class PositionsReset:
         Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
         shard.
         """
-        if self.properties.value(SHARD_ASSIGNMENT) == "ELASTIC" and self.job.are_in_the_sink:
+        if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
         stored = await self.job.load()
         stored.check_unused(is_forced=True)
