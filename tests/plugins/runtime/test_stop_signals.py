@@ -10,6 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.pipeline.bounds import EndReason
+from recordpublisher.plugins.runtime import stop_signals
 from recordpublisher.plugins.runtime.stop_signals import STOP_SIGNALS
 
 from fakes.memory_streams import PROPERTIES, install
@@ -76,7 +77,15 @@ async def test_the_handlers_of_before_are_set_again():
     assert [signal.getsignal(number) for number in NUMBERS] == before
 
 
-async def test_the_second_signal_acts_as_without_it(terminated):
+async def test_a_signal_that_a_supervisor_repeats_at_once_is_the_first_one(terminated):
+    async with fetcher(rp.MemorySink()):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert terminated == []
+
+
+async def test_the_second_signal_acts_as_without_it(terminated, monkeypatch):
+    monkeypatch.setattr(stop_signals, "REPEATED_SECONDS", 0.0)
     async with fetcher(rp.MemorySink()):
         signal.raise_signal(signal.SIGTERM)
         assert terminated == []

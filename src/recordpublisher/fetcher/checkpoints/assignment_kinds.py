@@ -21,6 +21,7 @@ def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""
     raise StateError(
         f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. To go on, set "
-        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a "
-        "file, and `recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. To take the positions along, "
+        "`recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
+        "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
     )

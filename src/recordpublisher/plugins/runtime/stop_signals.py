@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,24 @@ from recordpublisher.publishers.errors import ConfigurationError
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+REPEATED_SECONDS = 0.5
+
+
+class FirstSignal:
+    """Owns when the first signal came. Supervisors may send one to the process and again to its group: that is no second one."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+
+    def is_this(self) -> bool:
+        """Whether none came before."""
+        is_first = self._at is None
+        self._at = time.monotonic() if is_first else self._at
+        return is_first
+
+    def is_repeated(self) -> bool:
+        """Whether it is the first one again."""
+        return self._at is not None and time.monotonic() - self._at < REPEATED_SECONDS
 
 
 class StopSignals:
@@ -19,6 +38,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._replaced: dict[signal.Signals, Any] = {}
+        self._first = FirstSignal()
 
     def add(self, stop: Callable[[], None]) -> None:
         """Call `stop` in the running loop at the first signal.
@@ -40,15 +60,18 @@ class StopSignals:
             self._restore()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        self._restore()
-        for stop, loop in self._stops:
-            loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
+        if self._first.is_this():
+            for stop, loop in self._stops:
+                loop.call_soon_threadsafe(_stop, stop, signal.Signals(number).name)
+        elif not self._first.is_repeated():
+            self._restore()
+            signal.raise_signal(number)
 
     def _restore(self) -> None:
         for number, before in self._replaced.items():
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._replaced = {}
+        self._replaced, self._first = {}, FirstSignal()
 
 
 def _stop(stop: Callable[[], None], name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.streams.shard_log import ShardLog
+from recordpublisher.plugins.runtime.stop_signals import REPEATED_SECONDS
 
 from processes.job_files import children_of, end, job_file, start_job
 from processes.process_faults import is_alive, kill
@@ -103,6 +104,7 @@ def test_a_second_sigterm_exits_at_once(properties, tmp_path):
     job.send_signal(signal.SIGTERM)
     wait_until(lambda: "is draining" in path.with_suffix(".err").read_text())
     assert job.poll() is None, "a write that is going on is waited for"
+    time.sleep(2 * REPEATED_SECONDS)
     assert end(job, seconds=60) == 1
 
 

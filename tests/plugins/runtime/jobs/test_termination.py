@@ -3,7 +3,10 @@
 import asyncio
 import signal
 
+import pytest
+
 from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.plugins.runtime import stop_signals
 from recordpublisher.plugins.runtime.jobs import termination
 from recordpublisher.plugins.runtime.jobs.termination import stop_on_signals, tell_what_drains
 from recordpublisher.testing import run_virtual
@@ -25,14 +28,35 @@ def test_a_drain_that_waits_says_for_what_and_how_to_end_it(caplog):
     assert "draining for 20 s" in second
 
 
-async def test_the_second_signal_is_logged_and_ends_the_process(monkeypatch, caplog):
-    done, handlers = [], {}
-    monkeypatch.setattr(termination.os, "_exit", done.append)
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
+@pytest.fixture
+def done(monkeypatch):
+    """What was called; the handlers of before are set again."""
+    called = []
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    monkeypatch.setattr(termination.os, "_exit", called.append)
+    yield called
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+async def test_the_second_signal_is_logged_and_ends_the_process_also_while_the_loop_is_blocked(
+    done, monkeypatch, caplog
+):
+    monkeypatch.setattr(stop_signals, "REPEATED_SECONDS", 0.0)
     stop_on_signals(lambda: done.append("drain"), lambda: done.append("give up"))
-    handlers[signal.SIGTERM]()
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.sleep(0)
     assert (done, caplog.messages) == (["drain"], [])
-    handlers[signal.SIGTERM]()
+    signal.raise_signal(signal.SIGTERM)
 
     assert done == ["drain", "give up", 1]
     assert "second signal" in caplog.text
+
+
+async def test_a_signal_that_a_supervisor_repeats_at_once_is_the_first_one(done):
+    stop_on_signals(lambda: done.append("drain"))
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.sleep(0)
+
+    assert done == ["drain"]

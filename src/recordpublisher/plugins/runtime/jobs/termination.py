@@ -9,6 +9,8 @@ from collections.abc import Callable
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import RecordPublisherError
 
+from ..stop_signals import FirstSignal
+
 FAILED, BAD_CONFIGURATION = 1, 2
 """Exit codes."""
 NOTICE_SECONDS = 10.0
@@ -16,22 +18,22 @@ log = logging.getLogger("recordpublisher.run")
 
 
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
-    """Call `drain` at the first signal; at the second call `give_up` and exit 1 at once, without cleanup."""
+    """Call `drain` at the first signal; at the second, also while user code blocks the loop, call `give_up` and exit 1 at once."""
     loop = asyncio.get_running_loop()
-    signals = 0
+    first = FirstSignal()
 
-    def on_signal() -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
-            drain()
-        else:
-            log.warning("second signal: the process ends at once, without a last checkpoint")
-            give_up()
-            os._exit(FAILED)
+    def on_signal(_number: int, _frame: object) -> None:
+        if first.is_this():
+            loop.call_soon_threadsafe(drain)
+        elif not first.is_repeated():
+            try:
+                log.warning("second signal: the process ends at once, without a last checkpoint")
+                give_up()
+            finally:
+                os._exit(FAILED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        signal.signal(number, on_signal)
 
 
 def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
