@@ -61,7 +61,7 @@ def test_workers_and_shards_are_shown_and_what_moves(results):
     done = results["show"]
     assert (done.returncode, done.stderr) == (0, "")
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows(done)] == [
-        ["WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEAT"],
+        ["WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEATS"],
         ["a", "active", "2", "100%", "5"],
         ["b", "active", "0", "0%", "2"],
         ["gone", "sealed", "0", "0%", "1"],

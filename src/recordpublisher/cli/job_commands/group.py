@@ -133,7 +133,7 @@ def _text(status: GroupStatus) -> str:
     ]
     return joined(
         (
-            table(("WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEAT"), workers),
+            table(("WORKER", "STATE", "SHARDS", "SHARE", "HEARTBEATS"), workers),
             "",
             table(("SHARD", "WORKER", "STATE", "BYTES/S", "MOVES TO"), shards),
         )
