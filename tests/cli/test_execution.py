@@ -63,6 +63,8 @@ def test_an_error_of_a_file_names_the_file_as_other_tools_do():
     error = FileNotFoundError(ENOENT, "No such file or directory", Path("orders.jsonl"))
 
     assert one_line(error) == "orders.jsonl: No such file or directory"
+    error.add_note("the sink failed")
+    assert one_line(error) == "orders.jsonl: No such file or directory; the sink failed"
 
 
 def test_a_long_message_keeps_its_beginning_and_its_remedy():

@@ -5,6 +5,7 @@ import weakref
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
@@ -219,6 +220,30 @@ async def test_a_publisher_that_never_waits_leaves_the_event_loop_to_others():
     assert 0 < len(output.batches) < 50
     await running
     assert len(output.batches) == 50
+
+
+@pytest.mark.parametrize("arrival", [None, "today", 1_790_000_000_000.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("at", [0, -1])
+async def test_a_batch_without_times_of_arrival_ends_the_job_and_is_not_poisoned(arrival, at):
+    records = list(batch(b"1", b"2").records)
+    records[at] = structs.replace(records[at], arrival=arrival)
+    given = decorator(on_poison=OnPoison.SKIP)
+    with pytest.raises(PluginError, match="Script gave a record of orders/shardId-0 without a valid time of arrival"):
+        await run(replace(batch(b"1", b"2"), records=records), RunResult.COMPLETE, with_decorator=given)
+
+
+class DoesNotAwait(Script):
+    async def run(self, consumer):
+        for step in self._steps:
+            consumer(step)
+        return RunResult.COMPLETE
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_consumer_that_is_not_awaited_ends_the_job(count):
+    steps = [batch(b"1", first=number) for number in range(count)]
+    with pytest.raises(PluginError, match="DoesNotAwait does not await the consumer: write `await consumer"):
+        await ShardConsumer(DoesNotAwait(*steps), decorator(), Output()).run()
 
 
 class ReturnsNone(Script):

@@ -5,6 +5,7 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from recordpublisher import (
@@ -23,6 +24,7 @@ from recordpublisher.testing import PublisherCase, PublisherContract, run_virtua
 
 from processes.command_line import ROOT
 
+ARRIVAL = 1_790_000_000.0
 PAYLOADS = [b"%d" % number for number in range(10)]
 
 
@@ -43,7 +45,9 @@ class ListPublisher(RecordPublisher):
         self.at = self.at if taken is None else int(taken.sequence)
 
     def batch(self):
-        records = [UserRecord(data, str(number)) for number, data in enumerate(PAYLOADS, 1)][self.at : self.at + 3]
+        records = [UserRecord(data, str(number), ARRIVAL) for number, data in enumerate(PAYLOADS, 1)][
+            self.at : self.at + 3
+        ]
         return RecordBatch(self.shard, records, None, SequenceNumber(records[-1].sequence_number))
 
 
@@ -148,6 +152,28 @@ class ReversesBatches(ListPublisher):
         return RecordBatch(batch.shard, list(reversed(batch.records)), None, batch.read_position)
 
 
+class GivesMilliseconds(ListPublisher):
+    """Gives times of arrival in ms, as Kafka has them."""
+
+    arrival = 1000 * ARRIVAL
+
+    def batch(self):
+        batch = super().batch()
+        return replace(batch, records=[msgspec.structs.replace(each, arrival=self.arrival) for each in batch.records])
+
+
+class GivesNoArrival(GivesMilliseconds):
+    """Gives no times of arrival."""
+
+    arrival = None
+
+
+class DividesByThousand(GivesMilliseconds):
+    """Gives seconds as if they were ms."""
+
+    arrival = ARRIVAL / 1000
+
+
 class AlwaysAtTip(ListPublisher):
     """Reports every batch as the one at the tip."""
 
@@ -174,6 +200,9 @@ class SkipsOneOnRestart(ListPublisher):
         (SwallowsErrors, "test_an_error_of_the_consumer_is_raised"),
         (ReversesBatches, "test_batches_come_in_shard_order_and_end_in_complete"),
         (ReversesBatches, "test_sequence_numbers_grow_in_the_factorys_order"),
+        (GivesMilliseconds, "test_records_have_their_time_of_arrival"),
+        (GivesNoArrival, "test_records_have_their_time_of_arrival"),
+        (DividesByThousand, "test_records_have_their_time_of_arrival"),
         (AlwaysAtTip, "test_only_the_last_batch_is_at_the_tip"),
         (SkipsOneOnRestart, "test_a_new_publisher_starts_after_any_position"),
     ],

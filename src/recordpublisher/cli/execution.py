@@ -89,12 +89,12 @@ def exit_code(error: Exception) -> int:
 
 def one_line(error: BaseException) -> str:
     """The message in one line; an error that is not ours comes with its class name, or its file, unless it says which extra to install."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    text = _shortened(" ".join("; ".join([str(error), *getattr(error, "__notes__", ())]).split()))
+    of_file = error if isinstance(error, OSError) and error.filename is not None else None
+    text = str(error) if of_file is None else f"{of_file.filename}: {of_file.strerror}"
+    text = _shortened(" ".join("; ".join([text, *getattr(error, "__notes__", ())]).split()))
     if isinstance(error, RecordPublisherError) or (isinstance(error, ImportError) and "pip install" in text):
         return text
-    return f"{type(error).__name__}: {text}"
+    return text if of_file else f"{type(error).__name__}: {text}"
 
 
 def _shortened(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
@@ -84,6 +84,18 @@ def check_times(times: Sequence[int]) -> None:
             raise ValueError(
                 f"{_short(time)} ms is outside the years 1 to 9999 (UTC): valid is {EARLIEST_MS} to {LATEST_MS}"
             )
+
+
+def check_arrivals(publisher: str, batch: RecordBatch) -> None:
+    """Look at the first and the last time of arrival. Raises: PluginError for what is no time, or one outside the years 1 to 9999."""
+    try:
+        arrivals = batch.arrival_millis
+        check_times((arrivals[0], arrivals[-1]))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PluginError(
+            f"{publisher} gave a record of {batch.shard.key} without a valid time of arrival: {error}. `arrival` is in seconds since 1970, "
+            "with fractions; `arrival_millis` in ms"
+        ) from error
 
 
 class ImplausibleTimes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,10 +16,11 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.user_code import is_raised_in_user_code
 
 from .advancing_positions import AdvancingPositions
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
-from .event_time import ImplausibleTimes, TimestampAssigner, check_times
+from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
 from .poison_policy import OnPoison, PoisonPolicy
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
@@ -167,13 +170,15 @@ class ShardConsumer:
         self._decorator = decorator
         self._output = output
         self._children: Sequence[Shard] = ()
+        self._call: Coroutine[Any, Any, SequenceNumber | None] | None = None
 
     async def run(self) -> RunResult:
         """Read until the shard's end (COMPLETE) or until the publisher is cancelled."""
         self._publisher.set_read_budget(self._output.first_read_budget())
         result = RunResult.INCOMPLETE
         while result is RunResult.INCOMPLETE:
-            result = await self._publisher.run_observed(self._accept)
+            result = await self._publisher.run_observed(self._consume)
+            self._check_awaited()
         if not isinstance(result, RunResult):
             raise PluginError(
                 f"{type(self._publisher).__name__}.run returned {result!r}: at the end of the shard return RunResult.COMPLETE, before it "
@@ -183,9 +188,24 @@ class ShardConsumer:
             self._output.end(self._children)
         return result
 
+    def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
+        self._check_awaited()
+        self._call = self._accept(batch)
+        return self._call
+
+    def _check_awaited(self) -> None:
+        """Raises: PluginError for a batch that was handed over, but not waited for: nobody has it."""
+        if self._call is not None and inspect.getcoroutinestate(self._call) == inspect.CORO_CREATED:
+            self._call.close()  # so that Python does not warn, too
+            raise PluginError(
+                f"{type(self._publisher).__name__} does not await the consumer: write `await consumer(batch)`"
+            )
+
     async def _accept(self, batch: RecordBatch) -> SequenceNumber | None:
         if not isinstance(batch, RecordBatch):
             raise PluginError(f"{type(self._publisher).__name__} gave {batch!r:.100}: a consumer takes a RecordBatch")
+        if len(batch):
+            check_arrivals(type(self._publisher).__name__, batch)
         self._children = batch.child_shards or self._children
         position = batch.read_position
         if self._deliveries is not None:
@@ -205,6 +225,13 @@ class ShardConsumer:
             await self._deliveries.wait_for_room()
         await asyncio.sleep(0)  # a publisher that never waits leaves the event loop to the emitter and the other shards
         return position
+
+
+def name_publisher(error: Exception, what: str) -> None:
+    """Add to an error of a plugin's code what has failed. What `ShardConsumer` raises goes through that code, and names it."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if ShardConsumer._accept.__code__ not in frames and is_raised_in_user_code(error, or_installed=True):
+        error.add_note(f"{what} failed")
 
 
 class ShardOutput(Protocol):

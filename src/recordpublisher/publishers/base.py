@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import RecordPublisherError
+from .errors import PluginError, RecordPublisherError
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
@@ -137,7 +137,7 @@ class RecordPublisherFactory(AsyncPort, ABC):
     async def discover(self, stream: str, after: str | None) -> list[Shard] | None:
         """List the shards of `stream` after the shard id `after` (None: all), for sources that are not Kinesis.
 
-        Default: None. The job then lists the stream's shards from Kinesis.
+        A factory without it, by default, leaves that to the job, which lists the stream's shards from Kinesis.
         """
         return None
 
@@ -153,6 +153,23 @@ class RecordPublisherFactory(AsyncPort, ABC):
     def order_of(self, sequence: str) -> Any:
         """A sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis."""
         return int(sequence)
+
+
+async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
+    """What the factory lists; None: it leaves that to Kinesis. Raises: PluginError where its `discover` returns no list of shards."""
+    if type(factory).discover is RecordPublisherFactory.discover:
+        return None
+    try:
+        listed = await factory.discover(stream, after)
+    except Exception as error:
+        if not isinstance(error, RecordPublisherError):
+            error.add_note(f"{type(factory).__name__}.discover failed for {stream}")
+        raise
+    if not isinstance(listed, Sequence) or not all(isinstance(shard, Shard) for shard in listed):
+        raise PluginError(
+            f"{type(factory).__name__}.discover returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none"
+        )
+    return list(listed)
 
 
 class _ObservedConsumer:

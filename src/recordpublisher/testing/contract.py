@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper
 from typing import Any, Generic, TypeVar
+
+from recordpublisher.publishers.records import RecordBatch
 
 Case = TypeVar("Case")
 
@@ -25,6 +27,18 @@ class Contract(ABC, Generic[Case]):
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine on a loop of its own."""
         asyncio.run(work)
+
+
+EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
+"""The years 2000 and 2100: seconds that are read as ms, or ms as seconds, are outside."""
+
+
+def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
+    """Raises: AssertionError for a record without a plausible time of arrival."""
+    for record in (each for batch in batches for each in batch.records):
+        arrival = record.arrival
+        is_time = isinstance(arrival, (int, float)) and EARLIEST_MS <= arrival * 1000 <= LATEST_MS
+        assert is_time, f"the arrival of record {record.sequence_number} is {arrival!r}, not seconds since 1970"
 
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]

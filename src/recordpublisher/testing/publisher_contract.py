@@ -14,13 +14,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.base import (
+    BatchConsumer,
+    RecordPublisher,
+    RecordPublisherFactory,
+    RunResult,
+    own_shards,
+)
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from .contract import Contract, on_case
+from .contract import Contract, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Steps of the loop after which a run is cancelled, to interrupt it at different places."""
@@ -70,6 +76,13 @@ class PublisherContract(Contract[PublisherCase]):
         records = [record for batch in consumer.batches for record in batch.records]
         places = [(case.factory.order_of(record.sequence_number), record.sub_sequence_number) for record in records]
         assert all(place < following for place, following in pairwise(places))
+
+    @on_case
+    async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
+        """`arrival` in seconds, `arrival_millis` in ms: what is neither before 2000 nor after 2100 is no mistake for the other."""
+        consumer = RecordingConsumer()
+        await _run_case_to_end(case, consumer)
+        check_arrival_times(consumer.batches)
 
     @on_case
     async def test_only_the_last_batch_is_at_the_tip(self, case: PublisherCase) -> None:
@@ -142,7 +155,7 @@ class PublisherContract(Contract[PublisherCase]):
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
         """A factory either leaves discovery to the job, or lists its shards after any of them."""
-        listed = await case.factory.discover(case.shard.stream, None)
+        listed = await own_shards(case.factory, case.shard.stream, None)
         if listed is None:
             return
         assert [shard.shard_id for shard in listed].count(case.shard.shard_id) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.cli.logs import JsonLines
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.errors import DeserializationError, PluginError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS, run_virtual
 
@@ -80,6 +80,41 @@ def test_a_publisher_that_ignores_where_it_resumes_ends_the_job():  # P1
     ):
         run_virtual(job())
     assert again.rows == []
+
+
+class BrokenSource(ScriptedSource):
+    """A plugin that loses its connection: when a publisher is created, or while it runs."""
+
+    def __init__(self, at_once):
+        super().__init__(per_read=5)
+        self.at_once = at_once
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        if self.at_once:
+            raise ConnectionError("broken pipe to source")
+        made.run = self.run
+        return made
+
+    async def run(self, consumer):
+        raise ConnectionError("broken pipe to source")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_error_of_a_publisher_names_it_and_its_shard(at_once):
+    source = BrokenSource(at_once)
+    source.add("0", EPOCH_MS)
+    with pytest.raises(ConnectionError) as raised:
+        run_virtual(read(source, RecordingSink()))
+    assert raised.value.__notes__ == ["the publisher of BrokenSource for s/0 failed"]
+
+
+def test_an_error_of_what_takes_its_batches_is_not_the_publishers():
+    source = ForgetfulSource()
+    source.add("0", "no time")
+    with pytest.raises(DeserializationError) as raised:
+        run_virtual(read(source, RecordingSink()))
+    assert not hasattr(raised.value, "__notes__")
 
 
 def test_positions_are_compared_for_each_batch_and_not_for_each_record():

@@ -13,6 +13,7 @@ from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     FatalKinesisError,
+    PluginError,
     ResourceNotFoundError,
     RetriesExhaustedError,
     TransientError,
@@ -30,11 +31,13 @@ HOUR = 3_600_000
 
 
 class Factory(RecordPublisherFactory):
-    def __init__(self, own=None):
-        self.own = own
-
     async def create(self, shard, starting_position, metrics):
         raise NotImplementedError
+
+
+class OwnFactory(Factory):
+    def __init__(self, own):
+        self.own = own
 
     async def discover(self, stream, after):
         return self.own
@@ -69,7 +72,8 @@ class Client:
 
 
 def lister(client=None, own=None):
-    made = StreamLister(Factory(own), Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
+    factory = Factory() if own is None else OwnFactory(own)
+    made = StreamLister(factory, Properties({"aws.region": "eu-west-1"}), stream_names(ARN), VirtualClock())
     made._client = client
     return made
 
@@ -91,6 +95,28 @@ def test_a_publisher_with_its_own_source_lists_its_shards_itself():
     assert run_virtual(lister(client, shards).server_time_ms("orders")) == EPOCH_MS
     assert run_virtual(lister(client, shards).oldest_retained_ms("orders")) is None
     assert client.asked == []
+
+
+@pytest.mark.parametrize("listed", [None, ["a"], 7])
+@pytest.mark.parametrize("call", ["list_shards", "server_time_ms"])
+def test_a_publisher_that_lists_no_shards_of_its_own_source_is_not_answered_by_kinesis(listed, call):
+    client = Client()
+    made = StreamLister(OwnFactory(listed), Properties({}), stream_names(ARN), VirtualClock())
+    made._client = client
+    with pytest.raises(PluginError, match=r"OwnFactory\.discover returned .* for orders: return a list of Shard"):
+        run_virtual(getattr(made, call)("orders"))
+    assert client.asked == []
+
+
+def test_what_discover_raises_names_the_publisher_and_the_stream():
+    class Failing(OwnFactory):
+        async def discover(self, stream, after):
+            raise ConnectionError("broken pipe")
+
+    made = StreamLister(Failing([]), Properties({}), stream_names(ARN), VirtualClock())
+    with pytest.raises(ConnectionError) as raised:
+        run_virtual(made.list_shards("orders"))
+    assert raised.value.__notes__ == ["Failing.discover failed for orders"]
 
 
 def test_kinesis_is_called_by_arn_and_again_after_transient_errors():

@@ -171,3 +171,9 @@ def test_each_poisoned_record_is_in_the_slice_of_its_index(batch, cuts, places):
         assert all(0 <= each.index < len(part) for each in part.poisoned), (
             "a position must not pass a record that was not written"
         )
+
+
+@pytest.mark.parametrize(("millis", "shown"), [(1_795_734_125_222_000, "9999-12-31"), (-(10**18), "0001-01-01")])
+def test_an_impossible_time_of_arrival_can_be_printed(millis, shown):
+    batch = RecordBatch(Shard("s", "a"), [UserRecord(b"", "1", millis / 1000)])
+    assert [f"{record.approximate_arrival_timestamp:%Y-%m-%d}".zfill(10) for record in batch] == [shown]

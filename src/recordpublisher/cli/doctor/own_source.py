@@ -1,7 +1,7 @@
 """OwnSource: what doctor says of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: by its own checks."""
 
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
@@ -32,10 +32,7 @@ class OwnSource:
             return await examine_all(stream, checks)
 
         async def shards() -> str:
-            listed = await self._factory.discover(table, None)
-            if listed is None:
-                raise NotCheckedError(f"{self.name} leaves it to Kinesis, which doctor does not ask")
-            return f"{self.name} lists {len(listed)}"
+            return f"{self.name} lists {len(await own_shards(self._factory, table, None) or ())}"
 
         reading = Finding(f"{stream}: records", Verdict.NOT_CHECKED, f"{self.name} reads them first when the job runs")
         return [await examine(f"{stream}: shards", shards), reading]

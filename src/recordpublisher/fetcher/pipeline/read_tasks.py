@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
+from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, name_publisher
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.log_fields import key_fields, log_fields
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -118,6 +118,15 @@ class ReadTasks:
         task.add_done_callback(on_done)
 
     async def _read(self, entry: ShardEntry) -> None:
+        try:
+            result = await self._read_to_end(entry)
+        except Exception as error:
+            name_publisher(error, f"the publisher of {type(self._factory).__name__} for {entry.key}")
+            raise
+        if result is RunResult.CANCELLED:
+            raise asyncio.CancelledError
+
+    async def _read_to_end(self, entry: ShardEntry) -> RunResult:
         position = entry.state.starting_position(self._use_continuations)
         publisher = await self._factory.create(entry.shard, position, entry.metrics)
         decorator = self._decorator_for(entry.shard, entry.metrics)
@@ -134,6 +143,4 @@ class ReadTasks:
             self._factory.order_of,
             entry.state.position,
         )
-        result = await consumer.run()
-        if result is RunResult.CANCELLED:
-            raise asyncio.CancelledError
+        return await consumer.run()

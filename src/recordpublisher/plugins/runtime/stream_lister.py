@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from recordpublisher.publishers import kinesis
-from recordpublisher.publishers.base import RecordPublisherFactory
+from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
     FatalKinesisError,
@@ -88,7 +88,7 @@ class StreamLister:
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Every shard of the stream. Raises: StreamNotFoundError, KinesisError."""
-        own = await self._factory.discover(stream, after)
+        own = await own_shards(self._factory, stream, after)
         self._is_own[stream] = own is not None
         if own is not None:
             return own
@@ -184,7 +184,7 @@ class StreamLister:
     async def _has_own_source(self, stream: str) -> bool:
         """Whether the publisher lists the stream itself; determined once for each stream."""
         if stream not in self._is_own:
-            self._is_own[stream] = await self._factory.discover(stream, None) is not None
+            self._is_own[stream] = await own_shards(self._factory, stream, None) is not None
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:

@@ -52,7 +52,10 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
     @property
     def approximate_arrival_timestamp(self) -> datetime:
         """When the service accepted the record (aware, UTC, ms; "no guarantees" of order or accuracy, API reference)."""
-        return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
+        try:
+            return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
+        except (ValueError, OverflowError, OSError):  # impossible: the first or the last time that there is
+            return (datetime.max if self.arrival_millis > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
