@@ -43,7 +43,8 @@ class RecordPublisherError(Exception):
 class ConfigurationError(RecordPublisherError, ValueError):
     """A property, an option or an argument is missing or wrong.
 
-    Attributes: `key` names it, `value` is what was given (None: nothing; secrets are never carried), `valid` what would be, `reason` why.
+    Attributes: `key` names it, `value` is what was given (None: nothing, or it is not told; secrets are never carried), `valid` what would
+    be (empty: the key itself is not accepted), `reason` why.
     """
 
     def __init__(self, key: str, value: object = None, valid: str = "", *, reason: str = "") -> None:
@@ -51,7 +52,8 @@ class ConfigurationError(RecordPublisherError, ValueError):
         self.value = value = mask_passwords(value) if isinstance(value, str) else value
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
-        given = "is not set" if value is None else f"has the value {value!r}"
+        missing = "is not set" if valid else "is not accepted"
+        given = missing if value is None else f"has the value {value!r}"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
         parts = [f"{kind} '{key}' {given}"]
         parts += [reason] if reason else []

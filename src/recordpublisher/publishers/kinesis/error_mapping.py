@@ -182,7 +182,8 @@ HINTS = {
     "KMSOptInRequired": "this account must subscribe to KMS first",
     "InvalidArgumentException": (
         f"an argument is not valid for this stream. If the stream was deleted and created again, old positions are invalid: "
-        f"start without the old state, at {INITIAL_POSITION.key}. (`recordpublisher local` keeps its streams with --data FOLDER)"
+        f"start without the old state (Spark: a new checkpointLocation and metadataLocation), at {INITIAL_POSITION.key}. "
+        "(`recordpublisher local` keeps its streams with --data FOLDER)"
     ),
     "ValidationException": "check the names and ARNs of streams and consumers in the properties",
     "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",

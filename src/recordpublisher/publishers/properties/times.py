@@ -10,9 +10,20 @@ _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
 
 
+_NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
+
+
+def has_no_zone(given: str) -> bool:
+    """Whether this is a time in ISO-8601 that names no zone."""
+    try:
+        return not _NUMBER.fullmatch(given) and datetime.fromisoformat(given).tzinfo is None
+    except ValueError:
+        return False
+
+
 def epoch_ms(given: str) -> int:
     """Epoch ms. Raises: ValueError, OverflowError."""
-    if re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", given):
+    if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)
     return datetime_ms(datetime.fromisoformat(given))

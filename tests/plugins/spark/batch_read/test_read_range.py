@@ -47,6 +47,10 @@ def test_positions_by_shard_choose_the_shards():
     ("options", "words"),
     [
         ({"endingPosition": "tomorrow"}, "setting 'endingPosition' has the value 'tomorrow'; valid: NOW, a time"),
+        (
+            {"endingPosition": "2026-11-25 10:00:00.123"},
+            "setting 'endingPosition' has the value '2026-11-25 10:00:00.123'; valid: 2026-11-25T10:00:00.123000Z in UTC",
+        ),
         ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '5'"),
         ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
         ({"endingPosition": "{a}"}, "setting 'endingPosition'"),

@@ -6,8 +6,14 @@ import warnings
 
 import pytest
 
-from recordpublisher.plugins.spark.options.spark_options import SparkOptions
+from recordpublisher.plugins.spark.options.places import METADATA_PROPERTIES
+from recordpublisher.plugins.spark.options.spark_options import ENDING_POSITION, STREAMS, SparkOptions
+from recordpublisher.plugins.spark.options.unknown_options import check_unknown_options
+from recordpublisher.plugins.spark.writer.dead_letters import DEAD_LETTERS, ON_FAILURE
+from recordpublisher.plugins.spark.writer.write_options import ID_FIELD, WRITE_TASKS
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import properties_of
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
 GIVEN = {"stream": "orders", "metadatalocation": "/claims"}
@@ -111,9 +117,24 @@ def test_c2_the_place_of_claims_is_checked(changed, words):
         SparkOptions.parse(given)
 
 
-def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
-    with pytest.warns(UnknownPropertyWarning, match="did you mean 'shardsPerTask'"):
-        SparkOptions.parse({**GIVEN, "shardpertask": "4"})
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("shardpertask", "shardsPerTask"), ("maxtask", "maxTasks"), ("fetchbuffersizes", "fetchBufferSize")],
+)
+def test_c1_a_mistyped_option_is_refused_with_the_nearest_one_and_without_its_value(key, nearest):
+    words = rf"^setting '{key}' is not accepted; there is no such option; did you mean '{nearest}'\?$"
+    with pytest.raises(ConfigurationError, match=words):
+        SparkOptions.parse({**GIVEN, key: "4"})
+
+
+def test_c1_the_options_of_a_write_may_stand_among_those_of_a_read_and_the_other_way_round():
+    written, read = (WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS), properties_of(SparkOptions)
+    others = (*METADATA_PROPERTIES, ENDING_POSITION, STREAMS, *read)
+    for ours, given in ((read, written), (written, others)):
+        keys = [alias.lower() for each in given for alias in each.aliases if each not in ours]
+        with pytest.warns(UnknownPropertyWarning) as told:
+            check_unknown_options(Properties(dict.fromkeys(keys, "x")), ours)
+        assert len(told) == len(keys)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +144,6 @@ def test_c1_an_unknown_option_is_a_warning_with_the_nearest_one():
         ("kinesis.metadatapaths", "kinesis.metadataPath"),
         ("kniesis.streamname", "kinesis.streamName"),
         ("kinesis.stream", "stream"),
-        ("fetchbuffersizes", "fetchBufferSize"),
     ],
 )
 def test_c1_unknown_options_of_other_connectors_are_warnings_with_the_nearest_one(key, nearest):
@@ -138,7 +158,7 @@ def test_keys_of_another_name_space_are_left_alone():
 
 def test_an_unknown_option_is_a_warning_once_and_sparks_own_never():
     with pytest.warns(UnknownPropertyWarning) as told:
-        SparkOptions.parse({**GIVEN, "shardpertask": "4", "checkpointlocation": "/c"})
+        SparkOptions.parse({**GIVEN, "retries": "4", "checkpointlocation": "/c"})
     assert len(told) == 1
 
 

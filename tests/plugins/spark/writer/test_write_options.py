@@ -45,7 +45,13 @@ def test_jobs_that_differ_only_in_target_and_ids_share_their_writers():
     assert first.connection_key != WriteOptions.parse({"stream": "a", "aws.region": "eu-west-2"}).connection_key
 
 
-@pytest.mark.parametrize("key", ["idfeld", "metadatalocation"])
+@pytest.mark.parametrize(("key", "nearest"), [("idfeild", "idField"), ("onfailur", "onFailure")])
+def test_c1_a_mistyped_option_is_refused_with_the_nearest_one(key, nearest):
+    with pytest.raises(ConfigurationError, match=f"'{key}' is not accepted.*did you mean '{nearest}'"):
+        WriteOptions.parse({"stream": "out", key: "id"})
+
+
+@pytest.mark.parametrize("key", ["retries", "metadatalocation"])
 def test_c1_unknown_options_and_options_of_reading_are_warnings(key):
     with pytest.warns(UnknownPropertyWarning, match=f"unknown option '{key}' is ignored"):
         WriteOptions.parse({"stream": "out", key: "id"})

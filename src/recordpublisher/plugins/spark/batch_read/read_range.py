@@ -15,7 +15,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import END_OPTION, ENDING_POSITION
-from ..options.start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard
+from ..options.start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard, time_with_zone
 
 _VALID_START = 'TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: {"<shard id>": "<sequence number>" or "TRIM_HORIZON"}'
 _VALID_END = 'NOW, a time, or JSON by shard: {"<shard id>": "<sequence number>" or "NOW"}'
@@ -101,7 +101,7 @@ def _start(properties: Properties) -> StartingPosition:
 def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
     if given.upper() in ("NOW", "LATEST"):
         return now
-    time = given.partition(" ")[2].strip() if given.upper().startswith("AT_TIMESTAMP ") else given
+    time = time_with_zone(END_OPTION, given)
     try:
         return EndPosition(initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time})))
     except ConfigurationError as error:

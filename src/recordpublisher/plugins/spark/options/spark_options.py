@@ -28,15 +28,15 @@ from .places import (
     with_default_root,
 )
 from .start_by_shard import STARTS
-from .unknown_options import OptionWarnings, is_option, refuse_continuous, warn_of_unknown_options
+from .unknown_options import OptionWarnings, check_unknown_options, is_option, refuse_continuous
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
 END_OPTION = "endingPosition"
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
-    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time (before the first record of each shard that arrived "
-    'at or after it), or JSON by shard, {"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. '
+    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time with a zone (before the first record of each shard "
+    'that arrived at or after it), or JSON by shard, {"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. '
     "Option `endingPosition`.",
     aliases=(END_OPTION,),
 )
@@ -160,7 +160,7 @@ class SparkOptions:
         refuse_continuous(options)
         properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
-        warn_of_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
+        check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:
             properties = with_default_root(properties)
         return cls(

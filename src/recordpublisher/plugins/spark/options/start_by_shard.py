@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import has_no_zone
 from recordpublisher.publishers.stream_arns import stream_name
 
 from . import SPARK
@@ -26,10 +28,11 @@ _OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}")
 _METADATA = "metadata"
 """The entry of stored positions that is no shard."""
 _SHARD_END = "SHARD_END"
+AT_TIME = "AT_TIMESTAMP "
 
 
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with a start by shard (JSON) under its own key; a time alone becomes an AT_TIMESTAMP."""
+    """The options with a start by shard (JSON) under its own key. Raises: ConfigurationError."""
     given = dict(options)
     for key in [key for key in given if key.lower() in map(str.lower, _OPTIONS)]:
         value = given[key].strip()
@@ -37,9 +40,19 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
             if given.setdefault(STARTS.key, value) != value:
                 raise ConfigurationError(START_OPTION, value, "one start", reason="another one is given, too")
             del given[key]
-        elif value[:1].isdigit():
-            given[key] = f"AT_TIMESTAMP {value}"
     return given
+
+
+def time_with_zone(option: str, given: str) -> str:
+    """The time in `T` or `AT_TIMESTAMP T`; any other text as it is. Raises: ConfigurationError for a time without a zone.
+
+    Spark prints times in the zone of its session, which it tells no source: a printed time that is taken as UTC means other rows.
+    """
+    time = given[len(AT_TIME) :].strip() if given.upper().startswith(AT_TIME) else given
+    if has_no_zone(time):
+        exact = datetime.fromisoformat(time).isoformat()
+        raise ConfigurationError(option, given, f"{exact}Z in UTC, or with another zone such as {exact}+01:00")
+    return time
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.declaration import Property, declared_properties
+from recordpublisher.publishers.properties.declaration import Property, declared_properties, find_property
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import UnknownPropertyWarning
 
@@ -73,11 +73,12 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
             raise ConfigurationError(key, value, _INSTEAD, reason="there is no mode CONTINUOUS any more")
 
 
-def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Warn of every key that is neither a declared property nor one of these options, and name the nearest one.
+def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
+    """Warn of every key that is neither a declared property nor one of these options; refuse a mistyped one, with the nearest.
 
-    Keys with a dot are checked where they have the prefix of other connectors (`kinesis.`), or nearly so; those with ours are checked by
-    `Properties.check`. Options of other connectors were translated before.
+    Spark shows the user's process no warning of its own Python processes. Of an option of the other direction, or a key with a dot, this
+    only warns. Keys with a dot are checked where they have the prefix of other connectors (`kinesis.`), or nearly so; those with ours
+    are checked by `Properties.check`. Options of other connectors were translated before. Raises: ConfigurationError.
     """
     own = {alias.lower(): alias for option in ours for alias in option.aliases}
     declared = {key.key.lower() for key in declared_properties()}
@@ -89,6 +90,8 @@ def warn_of_unknown_options(properties: Properties, ours: Sequence[Property[Any]
         nearest = known.get(lower.removeprefix(f"{_PREFIX}.")) or next(
             (known[each] for each in difflib.get_close_matches(lower, known, n=1, cutoff=0.8)), None
         )
+        if nearest and "." not in key and find_property(key) is None:
+            raise ConfigurationError(key, reason=f"there is no such option; did you mean '{nearest}'?")
         hint = f"; did you mean '{nearest}'?" if nearest else ""
         warnings.warn(f"unknown option '{key}' is ignored{hint}", UnknownPropertyWarning, stacklevel=3)
 

@@ -13,7 +13,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..options import SPARK
 from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
-from ..options.unknown_options import is_option, warn_of_unknown_options
+from ..options.unknown_options import check_unknown_options, is_option
 from ..outages import MAX_OUTAGE
 from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
@@ -56,7 +56,7 @@ class WriteOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
         properties.check(lambda key: not is_option(key))
-        warn_of_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
+        check_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
         return cls(

@@ -118,6 +118,18 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
             "valid: LATEST, TRIM_HORIZON, .AT_TIMESTAMP <time>., a time, or JSON by shard",
         ),
         (
+            {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
+            "'startingPosition' has the value '2026-11-25 10:00'; valid: 2026-11-25T10:00:00Z in UTC",
+        ),
+        (
+            {"startingPosition": "2026-11-25T10:00Z", "flink.stream.initpos": "TRIM_HORIZON"},
+            "'startingPosition' has the value '2026-11-25T10:00Z'; 'flink.stream.initpos' sets the same, to 'TRIM_HORIZON'",
+        ),
+        (
+            {"initialPosition": "AT_TIMESTAMP 2026-11-25"},
+            "'initialPosition' has the value .*; valid: 2026-11-25T00:00:00Z in UTC",
+        ),
+        (
             {"kinesis.consumerType": "Push"},
             "'kinesis.consumerType' has the value 'Push'; valid: getrecords, subscribetoshard",
         ),

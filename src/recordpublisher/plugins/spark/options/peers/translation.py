@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..start_by_shard import VALID_START
+from ..start_by_shard import AT_TIME, VALID_START, time_with_zone
 from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
@@ -67,9 +67,9 @@ def _translated(option: PeerOption, value: str) -> dict[str, str]:
     if option.unit == EPOCH_MS:
         if not value.isdecimal():
             raise ConfigurationError(option.key, value, EPOCH_MS)
-        value = f"AT_TIMESTAMP {int(value) / 1000:.3f}"
-    if option.ours == START_AT and value.upper().startswith("AT_TIMESTAMP "):
-        return {option.ours: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: value.partition(" ")[2].strip()}
+        value = f"{int(value) / 1000:.3f}"
+    if option.ours == START_AT and value.upper().startswith((AT_TIME, *"0123456789")):
+        return {option.ours: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: time_with_zone(option.key, value)}
     if option.values:
         ours = option.values.get(value.lower())
         if ours is None:
