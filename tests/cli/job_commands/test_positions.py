@@ -1,10 +1,12 @@
 """`recordpublisher positions`: commands run one after the other, with a lease table in a DynamoDB simulated by moto."""
 
 import json
+from datetime import UTC, datetime
 
 import boto3
 import pytest
 
+from recordpublisher.cli.job_commands.positions import WRITTEN_AGAIN
 from recordpublisher.local import serve_in_thread
 
 from fakes.kcl.lease_table import lease_item
@@ -63,6 +65,9 @@ def results(tmp_path_factory):
             "reset": ["reset", str(job), "--to", "TRIM_HORIZON"],
             "reset --apply": ["reset", str(job), "--to", "latest", "--shard", SHARDS[0][7:], "--apply"],
             "reset nowhere": ["reset", str(job), "--to", "soon"],
+            "reset to 1970": ["reset", str(job), "--to", "5"],
+            "reset to the future": ["reset", str(job), "--to", "2999-01-01", "--apply"],
+            "show reset": ["show", str(job)],
         }
         moved = several_commands(endpoint, *(["positions", *command] for command in moves.values()))
         return results | dict(zip(moves, moved, strict=True))
@@ -112,6 +117,8 @@ def test_an_export_shows_what_the_table_had_and_has_now(results):
         ("bad target", 2, "option '--to' has the value 'kcl:'; valid: kcl:TABLE"),
         ("no streams", 2, "flink.streams"),
         ("reset nowhere", 2, "option '--to' has the value 'soon'"),
+        ("reset to 1970", 2, "option '--to' has the value '5'; that is 1970-01-01T00:00:05.000Z; valid"),
+        ("reset to the future", 2, "'2999-01-01T00:00:00.000Z'; valid: a time that has passed: it is 20"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(results, command, code, message):
@@ -128,17 +135,25 @@ def test_what_was_shown_is_imported_into_a_group_of_processes(results):
     assert results["show group"].stdout == results["show"].stdout
 
 
+def test_times_are_shown_as_iso_too(results):
+    _, first, _ = results["show reset"].stdout.splitlines()
+    at = int(first.split()[3])
+    assert first.split()[4] == f"({datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec='milliseconds')[:-6]}Z)"
+
+
 def test_a_reset_shows_where_the_job_goes_on(results):
     assert results["reset"].stdout.splitlines() == [
         "SHARD                        THE JOB READS",
         f"{SHARDS[0]}  from TRIM_HORIZON  reset",
         f"{SHARDS[1]}  from TRIM_HORIZON  reset",
+        WRITTEN_AGAIN,
         "Nothing was written: this was a dry run. --apply writes it.",
     ]
 
 
 def test_one_shard_is_reset(results):
-    _, first, second, last = results["reset --apply"].stdout.splitlines()
+    _, first, second, again, last = results["reset --apply"].stdout.splitlines()
+    assert again == WRITTEN_AGAIN
     assert first.split()[:3] == [SHARDS[0], "from", "AT_TIMESTAMP"]
     assert second.split() == [SHARDS[1], "from", "TRIM_HORIZON"]
     assert last.startswith("Written to ")

@@ -108,6 +108,13 @@ def test_some_fatal_errors_name_what_to_change(code, word):
     assert word in str(error_for_code("GetRecords", code, "no"))
 
 
+def test_a_start_in_the_future_is_told_as_one():
+    message = "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis."
+    error = str(error_for_code("GetShardIterator", "InvalidArgumentException", message))
+    assert "the start is in the future: set flink.stream.initpos" in error
+    assert "old positions are invalid" not in error
+
+
 @pytest.mark.parametrize("code", [*HINTS, "UnknownCode", "418"])
 def test_every_fatal_error_ends_with_a_hint(code):
     error = error_for_code("GetRecords", code, "no")

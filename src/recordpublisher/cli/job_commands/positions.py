@@ -13,8 +13,9 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import iso_time
 
-from ..execution import run_to_end, run_until_signal, subcommands
+from ..execution import arguments_as_options, run_to_end, run_until_signal, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
@@ -52,7 +53,7 @@ def show(
     if as_json:
         echo(joined(json_text({"shard": shard, **state.to_json()}) for shard, state in states.items()))
     else:
-        rows = [(shard, state_text(state), _number(state.watermark)) for shard, state in states.items()]
+        rows = [(shard, state_text(state), _time_text(state.watermark)) for shard, state in states.items()]
         echo(table(("SHARD", "POSITION", "WATERMARK"), rows))
 
 
@@ -160,12 +161,11 @@ def reset_positions(
     async def move() -> None:
         async with job_and_service(properties) as (positions_of_job, service, streams):
             reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
-            plan = await reset.plan()
-            echo(
-                table(
-                    ("SHARD", "THE JOB READS", ""), [(each.shard, state_text(each.state), each.note) for each in plan]
-                )
-            )
+            with arguments_as_options("to"):
+                plan = await reset.plan()
+            rows = [(each.shard, state_text(each.state), each.note) for each in plan]
+            echo(table(("SHARD", "THE JOB READS", ""), rows))
+            echo(WRITTEN_AGAIN)
             if apply:
                 await reset.apply(plan)
             echo(f"Written to {positions_of_job.place}." if apply else DRY_RUN)
@@ -173,6 +173,10 @@ def reset_positions(
     run_until_signal(move())
 
 
+WRITTEN_AGAIN = (
+    "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
+    "created."
+)
 DRY_RUN = "Nothing was written: this was a dry run. --apply writes it."
 
 
@@ -185,11 +189,11 @@ def state_text(state: ShardState) -> str:
 
 
 def _start_text(start: StartingPosition) -> str:
-    return start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}"
+    return start.type.value if start.timestamp_ms is None else f"{start.type.value} {_time_text(start.timestamp_ms)}"
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _time_text(value: int | None) -> str:
+    return "-" if value is None else f"{value} ({iso_time(value)})"
 
 
 def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:

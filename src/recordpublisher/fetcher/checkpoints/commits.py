@@ -123,7 +123,8 @@ class Commits:
 
     def _fenced(self) -> FencedError:
         return FencedError(
-            f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped"
+            f"another process owns {self._name} in {self._store.place}; this one must stop, what it had not committed is dropped; a "
+            "reset of the positions does that too"
         )
 
     async def _decide(self, write: _Write) -> None:

@@ -141,7 +141,7 @@ class SnapshotStore:
         if entry.generation != generation:
             raise FencedError(
                 f"generation {entry.generation} of subtask {subtask} owns the state in {self._store.place}; generation {generation} "
-                "must stop"
+                "must stop: a later start, or a reset of the positions, has taken its place"
             )
 
     def _place(self, subtask: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -41,6 +42,11 @@ class FrameColumns:
                 self._check_each(self._typed, batch)
             raise
         return pa.RecordBatch.from_arrays([*typed, *metadata.columns], schema=self.schema)
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Raises: ValueError that names the field, for a value that its column does not take."""
+        if self._typed is not None:
+            self._typed.arrays(values)
 
     @staticmethod
     def _check_each(typed: TypedColumns, batch: RecordBatch) -> None:

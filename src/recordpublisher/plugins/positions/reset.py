@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
 from recordpublisher.fetcher.checkpoints.restore import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -15,7 +16,7 @@ from recordpublisher.publishers.positions import PositionType, SequenceNumber, S
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import A_TIME
+from recordpublisher.publishers.properties.times import A_TIME, iso_time
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.stream_arns import stream_name
 
@@ -40,7 +41,7 @@ class PositionsReset:
         """What the job would go on from, all shards; a `note` for those that are reset.
 
         Raises: StateError when the job has no positions, or keeps them where only it can write them; ConfigurationError for an unknown
-        shard.
+        shard and a time in the future.
         """
         if self.job.are_in_the_sink and await self.job.is_of_a_group():
             raise StateError("the sink keeps the group's positions with its rows: give the job a new name or place")
@@ -69,22 +70,28 @@ class PositionsReset:
         await self.job.store_over(imported_states(plan))
 
     async def _start_of(self, stream: str) -> StartingPosition:
-        """The tip as a time, so that records that come before the job starts are read (P3)."""
-        if self.start.type is not PositionType.LATEST:
+        """The tip as a time, so that records that come before the job starts are read (P3). Raises: ConfigurationError for a later time."""
+        if self.start.type is PositionType.TRIM_HORIZON:
             return self.start
-        return StartingPosition.at_timestamp(
-            await self._retried(functools.partial(self.service.server_time_ms, stream))
-        )
+        now = await self._retried(functools.partial(self.service.server_time_ms, stream))
+        if (at := self.start.timestamp_ms) is None:
+            return StartingPosition.at_timestamp(now)
+        if at >= now + 1_000:  # the service tells whole seconds
+            raise ConfigurationError("to", iso_time(at), f"a time that has passed: it is {iso_time(now)} now")
+        return self.start
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
 
 
 def place_named(to: datetime | str | float, name: str = "--to") -> StartingPosition:
-    """TRIM_HORIZON, LATEST, or a time. Raises: ConfigurationError that names the setting `name`."""
+    """TRIM_HORIZON, LATEST, or a time from 2000 on. Raises: ConfigurationError that names the setting `name`."""
     if isinstance(to, str) and to.upper() in PLACES:
         return StartingPosition(PositionType(to.upper()))
-    return StartingPosition.at_timestamp(time_ms(name, to, f"{', '.join(PLACES)}, or a time: {A_TIME}"))
+    at = time_ms(name, to, valid := f"{', '.join(PLACES)}, or a time: {A_TIME}")
+    if at < EARLIEST_PLAUSIBLE_MS:
+        raise ConfigurationError(name, to, valid, reason=f"that is {iso_time(at)}")
+    return StartingPosition.at_timestamp(at)
 
 
 async def reset_positions(

@@ -105,7 +105,7 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 def error_for_code(api: str, code: str, message: str, http_status: int = 0) -> KinesisError:
     """The error for an error code of the service, in a response or an event stream. Without a known code the HTTP status decides."""
     kind = EXACT.get(code) or _kind_of(code, http_status)
-    hint = hint_for(code, kind)
+    hint = _OF_THE_FUTURE if "currentTimestampInMillis" in message else hint_for(code, kind)
     return kind(api, code or f"HTTP {http_status}", f"{message[:_LONGEST_MESSAGE] or 'no message'}{hint}")
 
 
@@ -189,6 +189,10 @@ HINTS = {
     "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",
 }
 """What to do about a fatal error, by error code."""
+_OF_THE_FUTURE = (
+    f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
+    "`recordpublisher positions reset`"
+)
 DEFAULT_HINT = "a retry cannot help; the API reference of this call explains the code"
 
 

@@ -34,6 +34,15 @@ def datetime_ms(moment: datetime) -> int:
     return checked_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def iso_time(epoch_ms: int) -> str:
+    """Epoch ms as ISO-8601 in UTC; the number itself for what is outside the years 1 to 9999."""
+    try:
+        moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(epoch_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def checked_ms(given: float) -> int:
     """Rounded. Raises: ValueError for what is no time since 1970."""
     if not math.isfinite(given) or given < 0:

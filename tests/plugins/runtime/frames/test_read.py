@@ -75,6 +75,15 @@ def test_the_type_of_the_property_counts_too(orders):
     assert "order" in rp.read_arrow("orders", properties).schema.names
 
 
+def test_a_value_that_its_column_does_not_take_is_a_bad_record_of_the_policy(monkeypatch, caplog):
+    install(monkeypatch, {"a": [b'{"order": 1}', b'{"order": 9223372036854775808}', b'{"order": 3}']})
+    with pytest.raises(rp.DeserializationError, match="order"):
+        rp.read_arrow("orders", PROPERTIES, deserializer=Order).read_all()
+    frame = rp.read_polars("orders", PROPERTIES, deserializer=Order, deserializer_error="SKIP")
+    assert frame["order"].to_list() == [1, 3]
+    assert "skipped record 1 of orders/a: ValueError: field 'order' of Order is no int64" in caplog.text
+
+
 def test_a_field_without_a_column_is_refused_at_once(orders):
     with pytest.raises(rp.ConfigurationError, match=r"\$\.value\[\] is Any"):
         rp.read_arrow("orders", PROPERTIES, deserializer=list[Any])

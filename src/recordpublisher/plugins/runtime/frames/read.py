@@ -2,12 +2,13 @@
 
 from __future__ import annotations  # the reference and help() show types by their names
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
-from recordpublisher.consumer.deserialization import DeserializerArgument
+from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, PreparedDeserializer
+from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import State
@@ -18,6 +19,7 @@ from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -29,9 +31,11 @@ from ..streaming import in_background, stream
 try:
     import pyarrow as pa
 except ImportError as error:
-    raise ImportError(f"frames need the extra 'arrow': {install_command('arrow')}") from error
+    raise ImportError(
+        f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
+    ) from error
 
-from recordpublisher.plugins.columns.frame_columns import frame_columns
+from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_columns
 
 from .batch_groups import grouped, until
 from .stream_reader import StreamReader
@@ -73,7 +77,7 @@ def read_arrow(
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given,
-        deserializer=chosen,
+        deserializer=chosen if given.value(ON_POISON) == OnPoison.FAIL.name else _CheckedValues(chosen, columns),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end),
@@ -115,6 +119,25 @@ def read_polars(
         frame = polars.from_arrow(reader.read_all(), rechunk=False)
     assert isinstance(frame, polars.DataFrame)
     return frame
+
+
+class _CheckedValues:
+    """A deserialiser whose values fit into the columns: one that does not is a bad record, as `flink.deserializer.error` treats them."""
+
+    def __init__(self, values: Deserializer[Any], columns: FrameColumns) -> None:
+        self._values, self._columns = values, columns
+        self.decompressor = getattr(values, "decompressor", None)
+
+    def values(self, batch: RecordBatch) -> Sequence[Any] | None:
+        """Those of the other. Raises: ValueError for one without a place in its column."""
+        values = self._values.values(batch)
+        self._columns.check(batch.data if values is None else values)
+        return values
+
+    async def prepare(self, batch: RecordBatch) -> None:
+        """Wait for what the other needs."""
+        if isinstance(self._values, PreparedDeserializer):
+            await self._values.prepare(batch)
 
 
 def _start_properties(start: datetime | str | float | State | None, given: Properties) -> dict[str, str | None]:
