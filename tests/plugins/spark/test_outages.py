@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import ssl
 
 import pytest
 
@@ -27,6 +29,10 @@ from fakes.spark.simulated_kinesis import NOW, ManualClock
 REFUSED = TransientError("ListShards", "ConnectionError", "refused")
 REFUSED_AT_ONCE = TransientError("ListShards", "EndpointConnectionError", "no")
 NO_SUCH_HOST = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+NO_TLS = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+NO_TLS.reason = "WRONG_VERSION_NUMBER"
+CLOSED_PORT = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
+CLOSED_PORTS = OSError(f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] ('::1', 1), {CLOSED_PORT}")
 DENIED = FatalKinesisError("ListShards", "AccessDeniedException", "no")
 
 
@@ -96,6 +102,40 @@ def test_a_host_that_does_not_exist_and_was_never_reached_is_not_waited_for():
         OutageError, match=r"^Kinesis was not found since .*: is the region, or the endpoint, right\? four times"
     ):
         watch.on_failure(UNKNOWN_HOST)
+
+
+@pytest.mark.parametrize(
+    ("is_batch_read", "cause", "waits_ms"),
+    [
+        (False, NO_TLS, 0),
+        (True, NO_TLS, 0),
+        (True, CLOSED_PORT, UNKNOWN_HOST_MS),
+        (True, CLOSED_PORTS, UNKNOWN_HOST_MS),
+        (False, CLOSED_PORT, 600_000),
+        (True, TimeoutError(), 600_000),
+    ],
+)
+def test_what_answers_without_tls_ends_at_once_and_a_batch_read_waits_shortly_for_a_closed_port(
+    is_batch_read, cause, waits_ms
+):
+    clock = ManualClock()
+    watch, error = (
+        OutageWatch(600_000, clock, is_batch_read=is_batch_read),
+        caused(TransientError("ListShards", "ConnectionError", "no"), cause),
+    )
+    if waits_ms:
+        watch.on_failure(error)
+        clock.ms += waits_ms - 1
+        watch.on_failure(error)
+        clock.ms += 1
+    with pytest.raises(OutageError):
+        watch.on_failure(error)
+
+
+def test_a_service_that_was_reached_before_is_waited_for_whatever_answers_meanwhile():
+    watch = OutageWatch(600_000, ManualClock(), is_batch_read=True)
+    watch.on_success()
+    watch.on_failure(caused(TransientError("ListShards", "ConnectionError", "no"), NO_TLS))
 
 
 def test_a_host_that_was_reached_before_is_waited_for_also_when_dns_does_not_know_it():

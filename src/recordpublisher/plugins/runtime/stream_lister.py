@@ -227,7 +227,7 @@ class StreamLister:
         return f"the endpoint is that of the region {region}, or of AWS_ENDPOINT_URL or a profile if they name one"
 
     def _may_be_mistyped(self, error: TransientError) -> bool:
-        return not self._has_succeeded and kinesis.is_host_unknown(error)
+        return not self._has_succeeded and (kinesis.is_host_unknown(error) or kinesis.speaks_no_tls(error))
 
     def _kinesis_client(self) -> kinesis.KinesisClient:
         streams = list(self._names.values())

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -91,8 +92,10 @@ class OutageWatch:
     A service is warned of once, when the first of its keys fails. Any thread may call: the driver has two.
     """
 
-    def __init__(self, max_ms: int, clock: Clock | None = None) -> None:
+    def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
+        """`is_batch_read`: a port that was closed from the beginning is waited for no longer than an unknown host."""
         self._max_ms = max_ms
+        self._is_batch_read = is_batch_read
         self._clock = clock or SystemClock()
         self._down: dict[str, Outage] = {}
         self._was_reached = False
@@ -116,7 +119,7 @@ class OutageWatch:
             raise OutageError(
                 f"{service} is away since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
             )
-        if down_ms >= UNKNOWN_HOST_MS and not self._was_reached and kinesis.is_host_unknown(error):
+        if down_ms >= self._first_wait_ms(error) and not self._was_reached:
             raise OutageError(f"{service} was not found since {since}: is the region, or the endpoint, right? {error}")
         if not is_known:
             text = "%s is away since %s, and is waited for up to %g s (maxOutage): %s"
@@ -131,6 +134,13 @@ class OutageWatch:
             is_back = outage is not None and not self._is_down(outage.service)
         if outage is not None and is_back:
             LOG.warning("%s is back after %.0f s", outage.service, self._clock.monotonic() - outage.began)
+
+    def _first_wait_ms(self, error: object) -> float:
+        """For how long a service is waited for that was never reached."""
+        if kinesis.speaks_no_tls(error):
+            return 0
+        is_wrong = kinesis.is_host_unknown(error) or (self._is_batch_read and kinesis.is_refused(error))
+        return UNKNOWN_HOST_MS if is_wrong else math.inf
 
     def _is_down(self, service: str) -> bool:
         return any(outage.service == service for outage in self._down.values())

@@ -15,14 +15,16 @@ from .run_sync import run_sync
 if TYPE_CHECKING:
     from .client import KinesisClient
     from .endpoint import endpoint_of, region_of
-    from .error_mapping import is_host_unknown, translate_errors
+    from .error_mapping import is_host_unknown, is_refused, speaks_no_tls, translate_errors
     from .sdk.credentials import session_with_credentials
 
 _LAZY = {
     "KinesisClient": ".client",
     "endpoint_of": ".endpoint",
     "is_host_unknown": ".error_mapping",
+    "is_refused": ".error_mapping",
     "region_of": ".endpoint",
+    "speaks_no_tls": ".error_mapping",
     "session_with_credentials": ".sdk.credentials",
     "translate_errors": ".error_mapping",
 }
@@ -35,9 +37,11 @@ __all__ = [
     "call_with_retries",
     "endpoint_of",
     "is_host_unknown",
+    "is_refused",
     "region_of",
     "run_sync",
     "session_with_credentials",
+    "speaks_no_tls",
     "translate_errors",
 ]
 

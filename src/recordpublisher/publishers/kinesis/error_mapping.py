@@ -1,5 +1,6 @@
 """Maps every error of the service and the network to a class of `errors.py`; those of the AWS SDK are in `sdk/errors.py`."""
 
+import errno
 import socket
 import ssl
 import sys
@@ -62,6 +63,8 @@ EXACT: dict[str, type[KinesisError]] = {
 }
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
 BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
+NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+"""What OpenSSL says of bytes that are not TLS."""
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 
@@ -126,6 +129,10 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
         )
     if is_host_unknown(error):
         return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
+    if speaks_no_tls(error):
+        return TransientError(
+            api, type(error).__name__, f"{error}; it speaks no TLS: check {ENDPOINT.key}, which begins with https"
+        )
     message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, message)
 
@@ -135,6 +142,20 @@ def is_host_unknown(error: object) -> bool:
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
     causes = _causes(error) if isinstance(error, BaseException) else ()
     return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in causes)
+
+
+def speaks_no_tls(error: object) -> bool:
+    """Whether what answers at an `https://` address speaks no TLS, as after a mistyped `http://`."""
+    causes = _causes(error) if isinstance(error, BaseException) else ()
+    return any(isinstance(cause, ssl.SSLError) and cause.reason in NOT_TLS for cause in causes)
+
+
+def is_refused(error: object) -> bool:
+    """Whether nothing listens at the port."""
+    causes = _causes(error) if isinstance(error, BaseException) else ()
+    return any(
+        f"[Errno {errno.ECONNREFUSED}]" in str(cause) for cause in causes
+    )  # of several addresses each is in one text
 
 
 def _is_bad_certificate(error: BaseException) -> bool:

@@ -42,7 +42,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         self._options.warnings.tell()
         options, service = self._options, KinesisService(self._options)
         try:
-            outages = OutageWatch(options.max_outage_ms)
+            outages = OutageWatch(options.max_outage_ms, is_batch_read=True)
             accepts_loss = accepts_data_loss(options.properties)
             parts = outages.wait_out(lambda: shard_ranges(options.streams, self._positions, service, accepts_loss))
         finally:
