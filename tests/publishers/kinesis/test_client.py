@@ -343,3 +343,11 @@ async def test_a_stream_of_another_account_is_named_by_its_arn_in_every_call():
 
     assert len(stub.requests) == 4  # the ARN of a stream that was given by ARN is not requested
     assert {sent["StreamARN"] for _, sent in stub.requests} == {other}
+
+
+@pytest.mark.parametrize("size", [None, "", "x", "9" * 5_000, [], {}, 0, -1, -(10**30)])
+async def test_a_size_of_records_that_is_none_is_malformed(size):
+    async with stub_and_client() as (stub, client):
+        stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"MaxRecordSizeInKiB": size}})
+        with pytest.raises(TransientError, match="DescribeStreamSummary failed with MalformedResponse"):
+            await client.stream_summary("orders")

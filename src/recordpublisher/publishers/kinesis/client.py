@@ -84,7 +84,7 @@ class KinesisClient:
         start = _start_parameters(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
         response = await self._call("GetShardIterator", **self._parameter_of(shard), ShardId=shard.shard_id, **start)
         with reject_malformed("GetShardIterator"):
-            return _require_text(response["ShardIterator"])
+            return require_text(response["ShardIterator"])
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
         """At most `limit` records (1..10,000) and 10 MiB from `iterator`."""
@@ -148,8 +148,8 @@ class KinesisClient:
     async def stream_summary(self, stream: str) -> StreamSummary:
         """The largest record that the stream accepts, and whether it distributes records by key."""
         summary = await self._describe_stream(stream)
-        largest = int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024)) * 1024
-        return StreamSummary(largest, summary.get("RecordDistributionStrategy") != "AUTO")
+        with reject_malformed("DescribeStreamSummary"):
+            return StreamSummary(largest_record_bytes(summary), summary.get("RecordDistributionStrategy") != "AUTO")
 
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class KinesisClient:
         if stream not in self._arns:
             summary = await self._describe_stream(stream)
             with reject_malformed("DescribeStreamSummary"):
-                self._arns[stream] = _require_text(summary["StreamARN"])
+                self._arns[stream] = require_text(summary["StreamARN"])
         return self._arns[stream]
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
@@ -262,11 +262,20 @@ def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key
 def to_description(described: dict[str, Any]) -> ConsumerDescription:
     """A consumer of its description. Raises: KeyError or TypeError for one that is not as documented."""
     return ConsumerDescription(
-        *(_require_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus"))
+        *(require_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus"))
     )
 
 
-def _require_text(given: Any) -> str:
+def largest_record_bytes(summary: Mapping[str, Any]) -> int:
+    """The largest record, data and key, of a stream's description. Raises: ValueError or TypeError for what is no size."""
+    size = int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024))
+    if size < 1:
+        raise ValueError(f"MaxRecordSizeInKiB is {size}")
+    return size * 1024
+
+
+def require_text(given: Any) -> str:
+    """Raises: TypeError for what is no text."""
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not text")
     return given

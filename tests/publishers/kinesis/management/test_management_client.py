@@ -4,7 +4,7 @@ import pytest
 
 from recordpublisher.local import Account, Delays, LocalKinesis, MemoryTransport
 from recordpublisher.publishers.errors import RecordPublisherError, StreamNotFoundError
-from recordpublisher.publishers.kinesis.management.client import ManagementClient
+from recordpublisher.publishers.kinesis.management.client import ListedStream, ManagementClient
 from recordpublisher.publishers.properties.groups.retries import DESCRIBE_STREAM_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing import VirtualClock, run_virtual
@@ -31,6 +31,15 @@ async def test_streams_are_listed_over_all_pages():
         assert [each.name for each in listed] == names
         assert (listed[0].status, listed[0].mode) == ("ACTIVE", "PROVISIONED")
         assert listed[0].created.timestamp() == pytest.approx(served.stream("s000").created_ms / 1000)
+
+
+@pytest.mark.parametrize("arn", [True, 5, [], {}])
+def test_a_description_whose_arn_is_no_text_is_malformed(arn):
+    described = {"StreamName": "orders", "StreamARN": arn, "StreamStatus": "ACTIVE"}
+    with pytest.raises(TypeError, match="is not text"):
+        ListedStream.parse(
+            {**described, "StreamModeDetails": {"StreamMode": "ON_DEMAND"}, "StreamCreationTimestamp": 0}
+        )
 
 
 async def test_a_description_has_settings_consumers_and_shards(endpoint, client):

@@ -11,10 +11,9 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
-from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from recordpublisher.publishers.shards import Shard
 
-from ..client import KinesisClient, to_description
+from ..client import KinesisClient, largest_record_bytes, require_text, to_description
 from ..error_mapping import reject_malformed
 from ..listing import ListingProgress, list_stream_pages
 from ..ports import ConsumerDescription
@@ -32,10 +31,10 @@ class ListedStream:
 
     @classmethod
     def parse(cls, described: dict[str, Any]) -> ListedStream:
-        """Raises: KeyError for a description that is not as documented."""
+        """Raises: KeyError or TypeError for a description that is not as documented."""
         return cls(
             described["StreamName"],
-            described["StreamARN"],
+            require_text(described["StreamARN"]),
             described["StreamStatus"],
             described["StreamModeDetails"]["StreamMode"],
             _as_time(described["StreamCreationTimestamp"]),
@@ -72,7 +71,7 @@ class StreamDescription:
         return cls(
             ListedStream.parse(summary),
             int(summary["RetentionPeriodHours"]),
-            int(summary.get("MaxRecordSizeInKiB", DEFAULT_RECORD_BYTES // 1024)) * 1024,
+            largest_record_bytes(summary),
             summary.get("RecordDistributionStrategy") != "AUTO",
             summary.get("KeyId") if summary.get("EncryptionType", "NONE") != "NONE" else None,
             queues=int(summary.get("QueueCount") or 0),
