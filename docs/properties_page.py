@@ -34,7 +34,6 @@ SHORTER = (
     (r"a (?:whole )?number from ", "from "),
 )
 """What error messages say in whole sentences, in the words of a table."""
-RULES = re.compile(r" \((?:[A-Z]\d+a?(?:, )?)+\)|(?<=\()[A-Z]\d+a?; ")
 
 
 def page() -> str:
@@ -85,7 +84,7 @@ def _valid(declared: Property[Any]) -> str:
 def _meaning(declared: Property[Any]) -> str:
     also = "".join(f" Also spelt `{alias}`." for alias in declared.aliases if f"`{alias}`" not in declared.sentence)
     keyword = f" Keyword argument: `{declared.argument}`." if declared.argument else ""
-    return _cell(RULES.sub("", declared.sentence)) + also + keyword
+    return _cell(declared.sentence) + also + keyword
 
 
 def _cell(text: str) -> str:

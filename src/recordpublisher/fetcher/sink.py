@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import RecordBatch, V
 from recordpublisher.publishers.skipped_records import how_to_go_on
 from recordpublisher.publishers.user_code import AsyncPort
@@ -155,7 +156,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         The job may be running. Default: whether the stored positions can be read, where the sink has any."""
 
         async def positions() -> str:
-            return f"reachable, {len(await self.stored_positions() or ())} stored snapshots"
+            return f"reachable, {counted(len(await self.stored_positions() or ()), 'stored snapshot')}"
 
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
 

@@ -39,6 +39,14 @@ def recordpublisher_register_publishers(registry):
 """
 
 
+def test_a_class_that_cannot_be_imported_is_told(tmp_path):
+    installed(tmp_path, "mistaken", CLAIMS_EFO.replace("efo", "lines"))
+
+    done = command("plugins", path=tmp_path)
+
+    assert "the publisher 'lines' of mistaken 0.3 cannot be imported from somewhere:Factory: No module" in done.stdout
+
+
 def test_a_broken_plugin_is_listed_with_its_reason_and_the_others_work(tmp_path):
     installed(tmp_path, "broken", "import a_package_that_is_not_there")
 

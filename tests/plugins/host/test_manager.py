@@ -135,6 +135,15 @@ def test_a_misspelt_hook_is_reported(install):
     assert "recordpublisher_register_publisher" in status_of(load_registry(), "misspelt").reason
 
 
+def test_a_plugin_without_a_marked_function_is_reported(install):
+    install("unmarked", FACTORY.format(name="QUEUED").replace("@hookimpl", "").replace("@rp.hookimpl", ""))
+
+    reason = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
+    assert status_of(load_registry(), "unmarked").reason == f"PluginError: {reason}"
+    with pytest.raises(ConfigurationError, match=reason):
+        load_registry().publishers.get("QUEUED", key=KEY)
+
+
 def test_a_name_claimed_twice_names_both_distributions(install):
     install("first-lines", FACTORY.format(name="LINES"), "1.1")
     install("second-lines", FACTORY.format(name="lines"), "2.2")

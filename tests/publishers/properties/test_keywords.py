@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from recordpublisher import ConfigurationError, JobSettings, Properties, Settings
+from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
 
 from processes.command_line import ROOT, process_environment
@@ -75,6 +76,17 @@ def test_the_keyword_that_is_made_from_the_key_is_accepted_beside_a_short_one(sh
 def test_two_keywords_of_one_property_that_differ_are_an_error():
     with pytest.raises(ConfigurationError, match=r"flink\.stream\.initpos.*'stream_initpos' has the value 'LATEST'"):
         Properties(start="TRIM_HORIZON", stream_initpos="LATEST")
+
+
+def test_each_setting_of_a_sink_is_one_of_the_dead_letter_sink_too():
+    of_sinks = [name for name, each in properties_by_keyword().items() if each.key.startswith("flink.sink.")]
+    assert {"sink_jsonl_path", "sink_sql_uri", "sink_kinesis_stream"} <= set(of_sinks)
+    for name in of_sinks:
+        if name.startswith("sink_"):
+            assert name.replace("sink_", "deadletter_", 1) in properties_by_keyword()
+    given = Properties(deadletter_sink="jsonl", deadletter_jsonl_path="dl")
+    assert given == {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": "dl"}
+    assert dead_letter_properties(given)["flink.sink.jsonl.path"] == "dl"
 
 
 def test_a_keyword_that_is_none_is_not_given():

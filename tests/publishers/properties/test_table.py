@@ -146,3 +146,8 @@ def test_a_policy_reads_its_four_properties():
     policy = retries.policy(Properties({declared.key: str(number) for number, declared in enumerate(keys, 1)}))
 
     assert (policy.max_retries, policy.base_ms, policy.max_ms, policy.exponent) == (1, 2, 3, 4.0)
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids=lambda declared: declared.key)
+def test_what_is_printed_of_a_property_has_no_id_of_a_rule(declared):
+    assert not re.search(r"\([A-Z]{1,2}\d+[a-z]?[,;)]", declared.sentence)

@@ -2,6 +2,7 @@
 
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
+from recordpublisher.publishers.errors import PluginError
 
 from ..output import echo
 
@@ -15,6 +16,13 @@ def plugins() -> None:
     echo("plugins")
     for status in registry.plugins:
         echo(f"  {_status_line(status)}")
+    for table in registry.tables().values():
+        for claim in table.claims():
+            if claim.owner.plugin != "builtins":  # which have extras
+                try:
+                    table.get(claim.name, "")
+                except PluginError as error:
+                    echo(f"  {error}")
     for kind, table in registry.tables().items():
         echo(f"{kind.replace('_', ' ')}: {_names(table)}")
 

@@ -93,7 +93,7 @@ class JobChecks:
             refuse_assignment(store.place, "ELASTIC", "STATIC")
         snapshots = await SnapshotStore(store).load()
         place = missing_folder(self._properties.value(STATE_URI) or "")
-        return f"{place} will be created" if place else f"reachable, {len(snapshots)} stored snapshots"
+        return f"{place} will be created" if place else f"reachable, {counted(len(snapshots), 'stored snapshot')}"
 
     async def _elastic_store(self) -> str:
         return await check_assignment(self._group())

@@ -91,11 +91,13 @@ class _Collector:
 
 
 def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
-    """Raise PluginError for a misspelt hook: it would never be called, and its names would be missing without a message."""
-    unknown = [caller.name for caller in manager.get_hookcallers(plugin) or () if not caller.has_spec()]
-    if unknown:
+    """Raise PluginError for a misspelt hook, or where there is none: its names would be missing without a message."""
+    hooks = manager.get_hookcallers(plugin) or []
+    unknown = [caller.name for caller in hooks if not caller.has_spec()]
+    if unknown or not hooks:
         manager.unregister(plugin)
-        raise PluginError(f"there is no hook {', '.join(unknown)}")
+        none = "it registers nothing: no function is marked with @recordpublisher.hookimpl"
+        raise PluginError(f"there is no hook {', '.join(unknown)}" if unknown else none)
 
 
 def _new_manager() -> pluggy.PluginManager:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.retry import call_with_retries
@@ -126,7 +127,7 @@ class KclTransfer:
         if renewed and not self.is_forced:
             owners = ", ".join(sorted({lease.owner or "nobody" for lease in renewed}))
             raise StateError(
-                f"a worker of the KCL is alive: {len(renewed)} leases of {self.table.place} changed within "
+                f"a worker of the KCL is alive: {counted(len(renewed), 'lease')} of {self.table.place} changed within "
                 f"{self.watch_seconds:g} s, owned by {owners}. Stop it first; --force goes on"
             )
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -46,6 +47,8 @@ GROUPS = (
     job.ALARMS,
 )
 
+_OF_SINKS = "flink.sink."
+
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:
     """The property that a keyword argument stands for. Raises: ConfigurationError, with the nearest keyword, if there is none."""
@@ -61,8 +64,14 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
     """Each property of the table by its keywords. A prefix, which stands for many keys, has none."""
-    of_the_table = (declared for group in GROUPS for declared in group.properties if not declared.is_prefix)
-    return {keyword: declared for declared in of_the_table for keyword in declared.keywords}
+    of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
+    of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
+    return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
+
+
+def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
+    key = sinks.DEAD_LETTER.key + declared.key.removeprefix(_OF_SINKS)
+    return replace(declared, key=key, sentence=f"`{declared.key}` of the dead-letter sink.", aliases=(), argument="")
 
 
 def _nearest(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, log_user_error
@@ -123,9 +124,12 @@ class Outcomes:
             message = f"{item} cannot be handled: {reason}"
             log_user_error(log, error, message, item.pending.batch.shard.key, item.record.sequence_number)
             remedy = "on_failure=SKIP or DEAD_LETTER goes on without it (in a file flink.sink.map.on.failure)"
-            self.fail(SinkError(f"{item} cannot be handled after {item.attempts} attempts: {reason}; {remedy}"), error)
+            self.fail(
+                SinkError(f"{item} cannot be handled after {counted(item.attempts, 'attempt')}: {reason}; {remedy}"),
+                error,
+            )
             return
-        self._give_up(item, f"{item.attempts} attempts: {reason}", error)
+        self._give_up(item, f"{counted(item.attempts, 'attempt')}: {reason}", error)
         if len(items) > 1:
             self._handle_again(items[1:])
             return

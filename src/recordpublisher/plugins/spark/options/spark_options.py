@@ -102,7 +102,7 @@ WINDOW = SPARK.integer(
 )
 FAN_OUT_WINDOW = SPARK.integer(
     "flink.spark.efo.window.millis",
-    "How long a fan-out task reads: at least the 5 s between two subscriptions (F9) and the time to subscribe.",
+    "How long a fan-out task reads: at least the 5 s between two subscriptions and the time to subscribe.",
     _MIN_FAN_OUT_WINDOW_MS + 500,
     _MIN_FAN_OUT_WINDOW_MS,
     unit="ms",

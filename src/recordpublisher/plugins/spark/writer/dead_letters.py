@@ -19,7 +19,7 @@ FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
 
 ON_FAILURE = SPARK.choice(
     "flink.spark.write.onfailure",
-    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters` (S7). "
+    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`. "
     "Option `onFailure`.",
     "FAIL",
     ("FAIL", "SKIP", "DEAD_LETTER"),

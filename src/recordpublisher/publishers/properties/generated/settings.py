@@ -43,26 +43,25 @@ class ReadSettings(TypedDict, total=False):
     """`flink.job.name`: Name of the job: separates jobs that share a database for their state. Elsewhere each job has a
     `flink.state.uri` of its own."""
     streams_interval: int | str
-    """`flink.streams.interval`: How often a file or function of streams is looked at again (S10). In ms."""
+    """`flink.streams.interval`: How often a file or function of streams is looked at again. In ms."""
     job_drain_timeout: int | str
     """`flink.job.drain.timeout`: For how long a job that is stopped waits for one call of a `map` handler; what it has not handled then
     is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer after another one has failed. In
     s."""
     publisher: str
-    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name
-    (P5)."""
+    """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
     shard_getrecords_intervalmillis: int | str
-    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next (R1); less than the
-    iterator's five minutes. In ms."""
+    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next; less than the iterator's
+    five minutes. In ms."""
     shard_getrecords_tip_intervalmillis: int | str
     """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives: leaves reads
     of a quiet shard to other readers. Not set: flink.shard.getrecords.intervalmillis. In ms."""
     shard_adaptivereads: bool
-    """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1)."""
+    """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard."""
     consumer_name: str
     """`flink.stream.efo.consumername`: Name of the stream consumer, unique for each independent job; required for LAZY and EAGER."""
     stream_efo_consumername: str
@@ -83,13 +82,13 @@ class ReadSettings(TypedDict, total=False):
     one (needs the extra http2)."""
     shard_subscribetoshard_inactivity_timeout: int | str
     """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is considered half open, and is
-    reopened (F5; the service sends one about every 5 s). In ms."""
+    reopened (the service sends one about every 5 s). In ms."""
     shard_subscribetoshard_unread_timeout: int | str
     """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed, and
-    reopened when there is capacity (F5). In ms."""
+    reopened when there is capacity. In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that
-    stops cleanly, with ELASTIC by the last process of the group; NEVER only by command. A query of Spark never does."""
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process that stops
+    cleanly, with ELASTIC by the last process of the group; NEVER only by command. A query of Spark never does."""
     dynamodb_tip_empty_reads: int
     """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
     tell."""
@@ -114,18 +113,18 @@ class ReadSettings(TypedDict, total=False):
     state_endpoint: str
     """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
     shard_discovery_intervalmillis: int | str
-    """`flink.shard.discovery.intervalmillis`: Interval of shard discovery (S3); -1 never. In ms."""
+    """`flink.shard.discovery.intervalmillis`: Interval of shard discovery; -1 never. In ms."""
     shard_assigner: str
-    """`flink.shard.assigner`: Which subtask reads which shard (S9): UNIFORM or a plugin's name."""
+    """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM or a plugin's name."""
     shard_assignment: Literal["STATIC", "ELASTIC"]
-    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same
-    flink.state.uri (in a database: and the same flink.job.name) share them; any of them may join, leave or fail while the others run."""
+    """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
+    (in a database: and the same flink.job.name) share them; any of them may join, leave or fail while the others run."""
     lease_duration: int | str
     """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
     long. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
-    """`flink.state.dataloss`: When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE
-    and count it."""
+    """`flink.state.dataloss`: When records passed retention unread, at a start or while running: FAIL and name the gap, or CONTINUE and
+    count it."""
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
     state_outage: int | str
@@ -140,7 +139,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a record that cannot be
     deserialised. In bytes."""
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or
+    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
     DEAD_LETTER."""
     watermark_timestamp_field: str
     """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
@@ -148,25 +147,25 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.outoforderness.millis`: Bound of the out-of-orderness within a shard: how far the watermark is behind the event
     times. In ms."""
     watermark_future_limit: int | str
-    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks (W12); -1
-    off. In ms."""
+    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. In
+    ms."""
     watermark_strategy: str
     """`flink.watermark.strategy`: From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a
     plugin's name."""
     watermark_lookahead_millis: int | str
-    """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not
-    set: off; 0 is allowed. In ms."""
+    """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
+    off; 0 is allowed. In ms."""
     watermark_alignment_max_lag: int | str
     """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the job's most advanced shard is not
-    waited for (W12). Not set: off. In ms."""
+    waited for. Not set: off. In ms."""
     shard_idle_interval: int | str
-    """`flink.shard.idle.interval`: Time without records after which a shard is idle (W3); -1 waits for every shard (W2). In ms."""
+    """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. In ms."""
     watermark_sync_interval: int | str
-    """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark (W7). In ms."""
+    """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. In ms."""
     watermark_emit_interval: int | str
-    """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets (W1). In ms."""
+    """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. In ms."""
     watermark_tracker: str
-    """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name (W10)."""
+    """`flink.watermark.tracker`: Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name."""
     watermark_tracker_address: str
     """`flink.watermark.tracker.address`: host:port of the tracker; TCP needs it."""
     watermark_tracker_token: str
@@ -178,14 +177,14 @@ class ReadSettings(TypedDict, total=False):
     watermark_tracker_tls_key: str
     """`flink.watermark.tracker.tls.key`: File of the private key of flink.watermark.tracker.tls.certificate (PEM, without a password)."""
     watermark_tracker_timeout: int | str
-    """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded (W6); at least three sync intervals.
-    In ms."""
+    """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded; at least three sync intervals. In
+    ms."""
     watermark_startup_timeout: int | str
-    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask, in time in which this process runs
-    (W6, W10). In ms."""
+    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask, in time in which this process runs.
+    In ms."""
     watermark_group: str
-    """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do (W6). Not set: over TCP
-    the names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
+    """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
+    names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON. Either this or `flink.deserializer.avro.schema.file`."""
     deserializer_avro_schema_file: str
@@ -200,9 +199,9 @@ class ReadSettings(TypedDict, total=False):
     deserializer_protobuf_module: str
     """`flink.deserializer.protobuf.module`: The Python module that protoc generated, for example `orders_pb2`."""
     subtask_queue_bytes: int | str
-    """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask (P6). In bytes."""
+    """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask. In bytes."""
     shard_queue_bytes: int | str
-    """`flink.shard.queue.bytes`: Memory budget of one shard's queue (P6). In bytes."""
+    """`flink.shard.queue.bytes`: Memory budget of one shard's queue. In bytes."""
     shard_queue_records: int
     """`flink.shard.queue.records`: Records in one shard's queue."""
     shard_getrecords_maxretries: int
@@ -293,7 +292,7 @@ class ReadSettings(TypedDict, total=False):
     sql_transaction_backoff_expconst: float
     """`flink.sql.transaction.backoff.expconst`: Growth of the back-off of a transaction of the sql sink or state store."""
     deadletter_sink: str
-    """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7)."""
+    """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."""
     sink_sql_uri: str
     """`flink.sink.sql.uri`: The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."""
     sink_sql_table: str
@@ -377,17 +376,16 @@ class ReadSettings(TypedDict, total=False):
     sink_kinesis_stream: str
     """`flink.sink.kinesis.stream`: Stream that a Kinesis sink named by a property writes to; name or ARN."""
     sink_kinesis_queue_limit: int
-    """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits (K1); not set: as many as the bytes allow."""
+    """`flink.sink.kinesis.queue.limit`: Unacknowledged records at which the writer waits; not set: as many as the bytes allow."""
     sink_kinesis_queue_bytes: int | str
-    """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory (K1); not set: 10 MB for each shard, 128 MiB at most. In
-    bytes."""
+    """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most. In bytes."""
     sink_kinesis_wait_interval: int | str
-    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long, even if nothing was acknowledged (K1). In ms."""
+    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long, even if nothing was acknowledged. In ms."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
-    """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key
-    (K2)."""
+    """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
+    key."""
     sink_kinesis_failonerror: bool
-    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink (K3); otherwise it is passed to the callback,
+    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; otherwise it is passed to the callback,
     counted and logged."""
     sink_kinesis_putrecords_maxretries: int
     """`flink.sink.kinesis.putrecords.maxretries`: Failures of PutRecords for one record in a row, without progress between them, before
@@ -399,7 +397,7 @@ class ReadSettings(TypedDict, total=False):
     sink_kinesis_putrecords_backoff_expconst: float
     """`flink.sink.kinesis.putrecords.backoff.expconst`: Growth of the back-off of PutRecords for one record."""
     aggregation_enabled: bool
-    """`AggregationEnabled`: Whether records are put in KPL aggregates (K4)."""
+    """`AggregationEnabled`: Whether records are put in KPL aggregates."""
     aggregation_max_count: int
     """`AggregationMaxCount`: Records in one aggregate."""
     aggregation_max_size: int | str
@@ -409,7 +407,7 @@ class ReadSettings(TypedDict, total=False):
     collection_max_size: int | str
     """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. In bytes."""
     record_max_buffered_time: int | str
-    """`RecordMaxBufferedTime`: How long a record waits for others to fill a call or an aggregate (K1). In ms."""
+    """`RecordMaxBufferedTime`: How long a record waits for others to fill a call or an aggregate. In ms."""
     rate_limit: int
     """`RateLimit`: Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second)."""
     max_connections: int
@@ -444,15 +442,101 @@ class ReadSettings(TypedDict, total=False):
     """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
     record."""
     alarm_interval: int | str
-    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long
-    (A2); -1 off. In ms."""
+    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long;
+    -1 off. In ms."""
+    deadletter_sql_uri: str
+    """`flink.deadletter.sql.uri`: `flink.sink.sql.uri` of the dead-letter sink."""
+    deadletter_sql_table: str
+    """`flink.deadletter.sql.table`: `flink.sink.sql.table` of the dead-letter sink."""
+    deadletter_sql_columns: Literal["RECORD", "AUTO", "EVOLVE"]
+    """`flink.deadletter.sql.columns`: `flink.sink.sql.columns` of the dead-letter sink."""
+    deadletter_sql_buffer_bytes: int | str
+    """`flink.deadletter.sql.buffer.bytes`: `flink.sink.sql.buffer.bytes` of the dead-letter sink. In bytes."""
+    deadletter_jsonl_path: str
+    """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
+    deadletter_parquet_path: str
+    """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
+    deadletter_file_buffer_bytes: int | str
+    """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
+    deadletter_file_interval: int | str
+    """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
+    deadletter_callback_function: str
+    """`flink.deadletter.callback.function`: `flink.sink.callback.function` of the dead-letter sink."""
+    deadletter_map_function: str
+    """`flink.deadletter.map.function`: `flink.sink.map.function` of the dead-letter sink."""
+    deadletter_map_concurrency: int
+    """`flink.deadletter.map.concurrency`: `flink.sink.map.concurrency` of the dead-letter sink."""
+    deadletter_map_ordering: Literal["PER_KEY", "PER_SHARD", "NONE"]
+    """`flink.deadletter.map.ordering`: `flink.sink.map.ordering` of the dead-letter sink."""
+    deadletter_map_batch_size: int
+    """`flink.deadletter.map.batch.size`: `flink.sink.map.batch.size` of the dead-letter sink."""
+    deadletter_map_batch_wait: int | str
+    """`flink.deadletter.map.batch.wait`: `flink.sink.map.batch.wait` of the dead-letter sink. In ms."""
+    deadletter_map_retries: int
+    """`flink.deadletter.map.retries`: `flink.sink.map.retries` of the dead-letter sink."""
+    deadletter_map_timeout: int | str
+    """`flink.deadletter.map.timeout`: `flink.sink.map.timeout` of the dead-letter sink. In ms."""
+    deadletter_map_max_age: int | str
+    """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. In ms."""
+    deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.deadletter.map.on.failure`: `flink.sink.map.on.failure` of the dead-letter sink."""
+    deadletter_map_max_bytes: int | str
+    """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. In bytes."""
+    deadletter_partitions: str
+    """`flink.deadletter.partitions`: `flink.sink.partitions` of the dead-letter sink."""
+    deadletter_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
+    """`flink.deadletter.parquet.compression`: `flink.sink.parquet.compression` of the dead-letter sink."""
+    deadletter_parquet_row_group_bytes: int | str
+    """`flink.deadletter.parquet.row.group.bytes`: `flink.sink.parquet.row.group.bytes` of the dead-letter sink. In bytes."""
+    deadletter_parquet_statistics: bool
+    """`flink.deadletter.parquet.statistics`: `flink.sink.parquet.statistics` of the dead-letter sink."""
+    deadletter_parquet_sort: str
+    """`flink.deadletter.parquet.sort`: `flink.sink.parquet.sort` of the dead-letter sink."""
+    deadletter_parquet_columns: Literal["FIELDS", "RECORD"]
+    """`flink.deadletter.parquet.columns`: `flink.sink.parquet.columns` of the dead-letter sink."""
+    deadletter_delta_uri: str
+    """`flink.deadletter.delta.uri`: `flink.sink.delta.uri` of the dead-letter sink."""
+    deadletter_delta_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.deadletter.delta.columns`: `flink.sink.delta.columns` of the dead-letter sink."""
+    deadletter_delta_interval: int | str
+    """`flink.deadletter.delta.interval`: `flink.sink.delta.interval` of the dead-letter sink. In ms."""
+    deadletter_delta_bytes: int | str
+    """`flink.deadletter.delta.bytes`: `flink.sink.delta.bytes` of the dead-letter sink. In bytes."""
+    deadletter_iceberg_table: str
+    """`flink.deadletter.iceberg.table`: `flink.sink.iceberg.table` of the dead-letter sink."""
+    deadletter_iceberg_columns: Literal["FIXED", "EVOLVE"]
+    """`flink.deadletter.iceberg.columns`: `flink.sink.iceberg.columns` of the dead-letter sink."""
+    deadletter_iceberg_interval: int | str
+    """`flink.deadletter.iceberg.interval`: `flink.sink.iceberg.interval` of the dead-letter sink. In ms."""
+    deadletter_iceberg_bytes: int | str
+    """`flink.deadletter.iceberg.bytes`: `flink.sink.iceberg.bytes` of the dead-letter sink. In bytes."""
+    deadletter_kinesis_stream: str
+    """`flink.deadletter.kinesis.stream`: `flink.sink.kinesis.stream` of the dead-letter sink."""
+    deadletter_kinesis_queue_limit: int
+    """`flink.deadletter.kinesis.queue.limit`: `flink.sink.kinesis.queue.limit` of the dead-letter sink."""
+    deadletter_kinesis_queue_bytes: int | str
+    """`flink.deadletter.kinesis.queue.bytes`: `flink.sink.kinesis.queue.bytes` of the dead-letter sink. In bytes."""
+    deadletter_kinesis_wait_interval: int | str
+    """`flink.deadletter.kinesis.wait.interval`: `flink.sink.kinesis.wait.interval` of the dead-letter sink. In ms."""
+    deadletter_kinesis_ordering: Literal["NONE", "PER_KEY"]
+    """`flink.deadletter.kinesis.ordering`: `flink.sink.kinesis.ordering` of the dead-letter sink."""
+    deadletter_kinesis_failonerror: bool
+    """`flink.deadletter.kinesis.failonerror`: `flink.sink.kinesis.failonerror` of the dead-letter sink."""
+    deadletter_kinesis_putrecords_maxretries: int
+    """`flink.deadletter.kinesis.putrecords.maxretries`: `flink.sink.kinesis.putrecords.maxretries` of the dead-letter sink."""
+    deadletter_kinesis_putrecords_backoff_base: int | str
+    """`flink.deadletter.kinesis.putrecords.backoff.base`: `flink.sink.kinesis.putrecords.backoff.base` of the dead-letter sink. In ms."""
+    deadletter_kinesis_putrecords_backoff_max: int | str
+    """`flink.deadletter.kinesis.putrecords.backoff.max`: `flink.sink.kinesis.putrecords.backoff.max` of the dead-letter sink. In ms."""
+    deadletter_kinesis_putrecords_backoff_expconst: float
+    """`flink.deadletter.kinesis.putrecords.backoff.expconst`: `flink.sink.kinesis.putrecords.backoff.expconst` of the dead-letter sink."""
 
 
 class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
-    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3)."""
+    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once."""
     stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
     """The same as `start`."""
     start_timestamp: datetime | str | float
@@ -471,11 +555,10 @@ class Settings(JobSettings, total=False):
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
     streams_file: str
-    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs
-    (S10)."""
+    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs."""
     streams_function: str
     """`flink.streams.function`: In place of flink.streams: a function, module:function, that returns names or ARNs; called again while
-    the job runs (S10)."""
+    the job runs."""
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str

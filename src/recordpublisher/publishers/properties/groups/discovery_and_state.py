@@ -8,18 +8,18 @@ STATE_ENDPOINT = DISCOVERY_AND_STATE.text(
 )
 DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.shard.discovery.intervalmillis",
-    "Interval of shard discovery (S3); -1 never.",
+    "Interval of shard discovery; -1 never.",
     10_000,
     minimum=1,
     also=(-1,),
     unit="ms",
 )
 SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
-    "flink.shard.assigner", "Which subtask reads which shard (S9): UNIFORM or a plugin's name.", "UNIFORM"
+    "flink.shard.assigner", "Which subtask reads which shard: UNIFORM or a plugin's name.", "UNIFORM"
 )
 SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
     "flink.shard.assignment",
-    "STATIC: a fixed number of subtasks shares the shards (S9). ELASTIC: processes with the same flink.state.uri (in a database: and the "
+    "STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri (in a database: and the "
     "same flink.job.name) share them; any of them may join, leave or fail while the others run.",
     "STATIC",
     ("STATIC", "ELASTIC"),
@@ -33,7 +33,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
 )
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
-    "When records passed retention unread, at a start or while running (S5): FAIL and name the gap, or CONTINUE and count it.",
+    "When records passed retention unread, at a start or while running: FAIL and name the gap, or CONTINUE and count it.",
     "FAIL",
     ("FAIL", "CONTINUE"),
 )
@@ -58,13 +58,13 @@ CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
 MEMORY = PropertyGroup("Memory")
 SUBTASK_BYTES = MEMORY.integer(
     "flink.subtask.queue.bytes",
-    "Memory budget of everything queued in a subtask (P6).",
+    "Memory budget of everything queued in a subtask.",
     128 * 2**20,
     minimum=2**16,
     unit="bytes",
 )
 SHARD_BYTES = MEMORY.integer(
-    "flink.shard.queue.bytes", "Memory budget of one shard's queue (P6).", 16 * 2**20, minimum=2**10, unit="bytes"
+    "flink.shard.queue.bytes", "Memory budget of one shard's queue.", 16 * 2**20, minimum=2**10, unit="bytes"
 )
 SHARD_RECORDS = MEMORY.integer(
     "flink.shard.queue.records", "Records in one shard's queue.", 50_000, minimum=1, unit="records"

@@ -43,21 +43,21 @@ HTTP_PROTOCOL = FAN_OUT.choice(
 )
 INACTIVITY_TIMEOUT = FAN_OUT.integer(
     "flink.shard.subscribetoshard.inactivity.timeout",
-    "A subscription without an event for this long is considered half open, and is reopened (F5; the service sends one about every 5 s).",
+    "A subscription without an event for this long is considered half open, and is reopened (the service sends one about every 5 s).",
     20_000,
     minimum=1,
     unit="ms",
 )
 UNREAD_TIMEOUT = FAN_OUT.integer(
     "flink.shard.subscribetoshard.unread.timeout",
-    "A subscription left unread for this long under back-pressure is closed, and reopened when there is capacity (F5).",
+    "A subscription left unread for this long under back-pressure is closed, and reopened when there is capacity.",
     60_000,
     minimum=1,
     unit="ms",
 )
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered (F8): LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
+    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
     "the last process of the group; NEVER only by command. A query of Spark never does.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),

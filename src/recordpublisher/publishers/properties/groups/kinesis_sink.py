@@ -11,33 +11,33 @@ SINK_STREAM = KINESIS_SINK.text(
 )
 SINK_QUEUE_LIMIT = KINESIS_SINK.optional_integer(
     "flink.sink.kinesis.queue.limit",
-    "Unacknowledged records at which the writer waits (K1); not set: as many as the bytes allow.",
+    "Unacknowledged records at which the writer waits; not set: as many as the bytes allow.",
     minimum=1,
     unit="records",
     connector="2147483647",
 )
 SINK_QUEUE_BYTES = KINESIS_SINK.optional_integer(
     "flink.sink.kinesis.queue.bytes",
-    "The same in bytes, as held in memory (K1); not set: 10 MB for each shard, 128 MiB at most.",
+    "The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most.",
     minimum=1,
     unit="bytes",
 )
 SINK_WAIT_INTERVAL = KINESIS_SINK.integer(
     "flink.sink.kinesis.wait.interval",
-    "A waiting writer checks again after this long, even if nothing was acknowledged (K1).",
+    "A waiting writer checks again after this long, even if nothing was acknowledged.",
     100,
     minimum=1,
     unit="ms",
 )
 SINK_ORDERING = KINESIS_SINK.choice(
     "flink.sink.kinesis.ordering",
-    "NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key (K2).",
+    "NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition key.",
     "NONE",
     ("NONE", "PER_KEY"),
 )
 SINK_FAIL_ON_ERROR = KINESIS_SINK.boolean(
     "flink.sink.kinesis.failonerror",
-    "Whether a record that cannot be put fails the sink (K3); otherwise it is passed to the callback, counted and logged.",
+    "Whether a record that cannot be put fails the sink; otherwise it is passed to the callback, counted and logged.",
     default=True,
     connector="false",
 )
@@ -45,7 +45,7 @@ PUT_RETRIES = retry_properties(
     KINESIS_SINK, "flink.sink.kinesis.putrecords", "PutRecords for one record", 50, 100, 2_000
 )
 AGGREGATION_ENABLED = KINESIS_SINK.boolean(
-    "AggregationEnabled", "Whether records are put in KPL aggregates (K4).", default=False, connector="true"
+    "AggregationEnabled", "Whether records are put in KPL aggregates.", default=False, connector="true"
 )
 AGGREGATION_MAX_COUNT = KINESIS_SINK.integer(
     "AggregationMaxCount",
@@ -77,7 +77,7 @@ COLLECTION_MAX_SIZE = KINESIS_SINK.integer(
 )
 RECORD_MAX_BUFFERED_TIME = KINESIS_SINK.integer(
     "RecordMaxBufferedTime",
-    "How long a record waits for others to fill a call or an aggregate (K1).",
+    "How long a record waits for others to fill a call or an aggregate.",
     100,
     minimum=0,
     unit="ms",

@@ -15,7 +15,7 @@ GETRECORDS_MAX = POLLING.integer(
 )
 GETRECORDS_INTERVAL = POLLING.integer(
     "flink.shard.getrecords.intervalmillis",
-    "Interval from the start of one read to the start of the next (R1); less than the iterator's five minutes.",
+    "Interval from the start of one read to the start of the next; less than the iterator's five minutes.",
     200,
     minimum=0,
     maximum=int(ITERATOR_SECONDS * 1000) - 1,
@@ -31,7 +31,7 @@ TIP_INTERVAL = POLLING.optional_integer(
 )
 ADAPTIVE_READS = POLLING.boolean(
     "flink.shard.adaptivereads",
-    "Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard (R1).",
+    "Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard.",
     False,
 )
 

@@ -6,13 +6,13 @@ from ..times import epoch_ms
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.text(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name (P5).",
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name.",
     "POLLING",
     argument="publisher",
 )
 INITIAL_POSITION = PUBLISHER.choice(
     "flink.stream.initpos",
-    "Where a new job starts. LATEST is turned into a timestamp of the service's clock once (P3).",
+    "Where a new job starts. LATEST is turned into a timestamp of the service's clock once.",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",

@@ -4,7 +4,7 @@ from ..property_types import PropertyGroup
 
 SINKS = PropertyGroup("Sinks")
 DEAD_LETTER_SINK = SINKS.text(
-    "flink.deadletter.sink", "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER (S7)."
+    "flink.deadletter.sink", "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."
 )
 DEAD_LETTER = SINKS.prefix(
     "flink.deadletter.", "A setting of the dead-letter sink: flink.deadletter.jsonl.path is its flink.sink.jsonl.path."

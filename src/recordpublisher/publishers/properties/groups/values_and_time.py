@@ -25,7 +25,7 @@ MAX_DECOMPRESSED_BYTES = VALUES_AND_TIME.integer(
 )
 ON_POISON = VALUES_AND_TIME.choice(
     "flink.deserializer.error",
-    "A record that cannot be deserialised, or that the sink can never write (S7): FAIL, SKIP and count, or DEAD_LETTER.",
+    "A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
     "FAIL",
     ("FAIL", "SKIP", "DEAD_LETTER"),
 )
@@ -40,7 +40,7 @@ OUT_OF_ORDERNESS = VALUES_AND_TIME.integer(
 )
 FUTURE_LIMIT = VALUES_AND_TIME.integer(
     "flink.watermark.future.limit",
-    "An event time further ahead of its arrival counts as the arrival time for watermarks (W12); -1 off.",
+    "An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off.",
     3_600_000,
     also=(-1,),
     unit="ms",
@@ -52,19 +52,19 @@ WATERMARK_STRATEGY = VALUES_AND_TIME.text(
 )
 LOOKAHEAD = VALUES_AND_TIME.optional_integer(
     "flink.watermark.lookahead.millis",
-    "Event-time alignment: how far a record's watermark may be ahead of the global one (W8). Not set: off; 0 is allowed.",
+    "Event-time alignment: how far a record's watermark may be ahead of the global one. Not set: off; 0 is allowed.",
     unit="ms",
     connector="0, raised to three sync intervals",
 )
 MAX_LAG = VALUES_AND_TIME.optional_integer(
     "flink.watermark.alignment.max.lag",
-    "A shard whose next record is further than this behind the job's most advanced shard is not waited for (W12). Not set: off.",
+    "A shard whose next record is further than this behind the job's most advanced shard is not waited for. Not set: off.",
     minimum=1,
     unit="ms",
 )
 IDLE_INTERVAL = VALUES_AND_TIME.integer(
     "flink.shard.idle.interval",
-    "Time without records after which a shard is idle (W3); -1 waits for every shard (W2).",
+    "Time without records after which a shard is idle; -1 waits for every shard.",
     -1,
     minimum=1,
     also=(-1,),
@@ -72,7 +72,7 @@ IDLE_INTERVAL = VALUES_AND_TIME.integer(
 )
 SYNC_INTERVAL = VALUES_AND_TIME.integer(
     "flink.watermark.sync.interval",
-    "Interval of refreshes of the global watermark (W7).",
+    "Interval of refreshes of the global watermark.",
     1_000,
     minimum=1,
     unit="ms",
@@ -80,14 +80,14 @@ SYNC_INTERVAL = VALUES_AND_TIME.integer(
 )
 EMIT_INTERVAL = VALUES_AND_TIME.integer(
     "flink.watermark.emit.interval",
-    "Shortest interval between two watermarks that a sink gets (W1).",
+    "Shortest interval between two watermarks that a sink gets.",
     200,
     minimum=0,
     unit="ms",
 )
 TRACKER = VALUES_AND_TIME.text(
     "flink.watermark.tracker",
-    "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name (W10).",
+    "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name.",
     "IN_PROCESS",
 )
 TRACKER_ADDRESS = VALUES_AND_TIME.text("flink.watermark.tracker.address", "host:port of the tracker; TCP needs it.")
@@ -108,20 +108,20 @@ TRACKER_TLS_KEY = VALUES_AND_TIME.text(
 )
 TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.tracker.timeout",
-    "A subtask that has not reported for this long is excluded (W6); at least three sync intervals.",
+    "A subtask that has not reported for this long is excluded; at least three sync intervals.",
     30_000,
     minimum=1,
     unit="ms",
 )
 STARTUP_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask, in time in which this process runs (W6, W10).",
+    "How long the first value waits for every expected subtask, in time in which this process runs.",
     60_000,
     minimum=1,
     unit="ms",
 )
 WATERMARK_GROUP = VALUES_AND_TIME.text(
     "flink.watermark.group",
-    "Name of the job: subtasks of one group share a global watermark, others never do (W6). "
+    "Name of the job: subtasks of one group share a global watermark, others never do. "
     "Not set: over TCP the names of the streams; in one process, subtasks with the same streams, parallelism and properties.",
 )
