@@ -8,6 +8,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 from ..committing_sink import CommittingSink, Staged
 from ..conditional_store import ConditionalStore
@@ -134,7 +135,10 @@ class SubtaskCommits:
             reason = (
                 f"the positions in {self._store.place} belong to rows in {other}: another one would begin in the middle"
             )
-            raise ConfigurationError("sink", target, f"{other}, or positions in another place", reason=reason)
+            anew = (
+                f"to begin anew another {JOB_NAME.key} (its positions are its own), or delete these rows and positions"
+            )
+            raise ConfigurationError("sink", target, f"{other}; {anew}", reason=reason)
 
     def _has_ended(self, life: str) -> bool:
         """Whether a start of this job was replaced by this one: all that are older, of this subtask and of those it has fenced."""

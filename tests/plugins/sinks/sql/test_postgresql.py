@@ -3,8 +3,10 @@
 import asyncio
 import decimal
 import random
+import re
 import string
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import psycopg
@@ -322,8 +324,13 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
         ("v text", {"v": "nul \0"}, "column 'v' (text) cannot take 'nul \\x00'"),
         ("v xml", {"v": "<a"}, "InvalidXmlContent: invalid XML content"),
         ("v point", {"v": "here"}, 'InvalidTextRepresentation: invalid input syntax for type point: "here"'),
-        ("v int not null", [1], 'its value is no JSON object but [1]: NotNullViolation: null value in column "v"'),
-        ("v int not null", None, 'its value is no JSON object but None: NotNullViolation: null value in column "v"'),
+        (
+            "v varchar(3)",
+            {"v": "long"},
+            "StringDataRightTruncation: value too long for type character varying(3): column 'v'",
+        ),
+        ("v int not null", [1], 'NotNullViolation: null value in column "v"'),
+        ("v int not null", None, 'NotNullViolation: null value in column "v"'),
     ],
 )
 async def test_a_rejected_row_names_the_column_and_the_value(uri, made, column, value, reason):  # S7
@@ -339,6 +346,36 @@ async def test_a_rejected_row_names_the_column_and_the_value(uri, made, column, 
     assert [each.startswith(reason) for each in reasons] == [True], reasons
     assert "CONTEXT" not in reasons[0]
     assert query(uri, "select * from t") == []
+
+
+@dataclass
+class Order:
+    v: int | None
+    w: int = 0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [([1], "no JSON object but [1]"), (Order(None), "Order(v=None, w=0)"), ({"w": 1}, "{'w': 1}")]
+)
+async def test_a_missing_value_is_told_with_what_the_record_has(uri, made, value, words):  # S7
+    query(uri, "create table t (shard_id text, v int not null)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    with pytest.raises(rp.SinkError, match=re.escape(f"; its value is {words}")) as raised:
+        await committed(sink, with_values({"v": 1}, value))
+    assert 'NotNullViolation: null value in column "v"' in str(raised.value)
+
+
+@pytest.mark.parametrize("change", ["alter table t drop column v", "alter table t rename v to w", "drop table t"])
+async def test_a_table_that_changes_under_the_job_ends_it_with_its_name(uri, made, change):
+    query(uri, "create table t (n int, v int)")
+    sink = made(**{"flink.sink.sql.table": "t"})
+    await sink.open(rp.SinkContext())
+    query(uri, change)
+    with pytest.raises(
+        rp.SinkError, match=r"table t was changed while the job runs: .*a restart reads its columns again"
+    ):
+        await committed(sink, with_values({"n": 1, "v": 1}))
 
 
 async def test_of_many_rejected_rows_some_are_explained_and_all_are_rejected(uri, made, monkeypatch):

@@ -9,9 +9,10 @@ from sqlalchemy import Connection, Insert, Table, cast, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
 
-from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row
+from recordpublisher.consumer.typed_values import has_fields
+from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row, tells_of_changed_table
 from recordpublisher.plugins.stores.sql.postgresql_sessions import lock_table_creation
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
 
@@ -134,6 +135,9 @@ class TargetTable:
             with connection.begin_nested():
                 connection.execute(self._statement, [row.values for row in rows])
         except _OF_A_VALUE as error:
+            if tells_of_changed_table(error):
+                reason = f"table {self._name} was changed while the job runs: {_message(error)}"
+                raise SinkError(f"{reason}; a restart reads its columns again") from error
             if not is_about_the_row(error):
                 raise
             if len(rows) == 1:
@@ -149,6 +153,10 @@ class TargetTable:
         """Why the database rejects a row. Each value is converted to the type of its column alone, which shows the wrong one."""
         value = row.record.value_column[0]
         fields = value if isinstance(value, dict) else {}
+        for name, item in row.values.items():
+            length = getattr(self.table.columns[name].type, "length", None)  # PostgreSQL's CAST makes a text shorter
+            if isinstance(item, str) and length is not None and len(item) > length:
+                return f"{_message(error)}: {cannot_take(self.table.columns[name], item)}"
         given = {} if isinstance(error, IntegrityError) else row.values
         for column in map(self.table.columns.__getitem__, given):
             try:
@@ -160,8 +168,8 @@ class TargetTable:
                 if not is_about_the_row(refused):
                     raise
                 return cannot_take(column, fields.get(column.name, given[column.name]))
-        is_object = isinstance(value, dict) or is_keyed_by_record(self.table)
-        return _message(error) if is_object else f"its value is no JSON object but {value!r:.100}: {_message(error)}"
+        is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
+        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{value!r:.100}"
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:

@@ -34,12 +34,21 @@ def is_about_the_row(error: Exception) -> bool:
     if not isinstance(error, DBAPIError):
         return True
     error = first_error(error)
-    if error.connection_invalidated:
+    if error.connection_invalidated or tells_of_changed_table(error):
         return False
     if isinstance(error.orig, sqlite3.Error):
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        return code in _ROW_ERRORS_OF_SQLITE and not str(error.orig).startswith("no such table")
+        return code in _ROW_ERRORS_OF_SQLITE
     return not _sqlstate(error).startswith(_NOT_ABOUT_ROWS)
+
+
+def tells_of_changed_table(error: Exception) -> bool:
+    """Whether the table, or a column of the statement, is not there any more."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return str(error.orig).startswith("no such table") or "has no column named" in str(error.orig)
+    return _sqlstate(error) in ("42703", "42P01")
 
 
 def is_permanent(error: DBAPIError) -> bool:
