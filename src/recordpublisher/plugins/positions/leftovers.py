@@ -10,9 +10,8 @@ from recordpublisher.fetcher.checkpoints.state_entries import read_entries
 from recordpublisher.fetcher.committing_sink import CommittingSink, Leftover, Staged, entries_of
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.position_part import PositionPart
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
-from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store
@@ -27,15 +26,16 @@ class JobLeftovers:
     """
 
     def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError when the sink stages nothing."""
+        """Raises: ConfigurationError. Sinks that stage nothing leave nothing."""
         registry = load_registry()
         properties.check()
         sink = build_sink(registry, properties)
-        if not isinstance(sink, CommittingSink):
-            raise ConfigurationError(SINK.key, properties.value(SINK), "a sink that commits, as parquet or delta")
         sinks = (sink, build_dead_letter_sink(registry, properties))
         self._sinks = [each for each in sinks if isinstance(each, CommittingSink)]
-        self._stores = {each: [store] if (store := entries_of(each)) else [] for each in self._sinks}
+        self._stores: dict[Sink, list[ConditionalStore]] = {each: [] for each in sinks if each is not None}
+        for each in self._sinks:
+            if (entries := entries_of(each)) is not None:
+                self._stores[each].append(entries)
         uri = properties.value(STATE_URI)
         if uri is not None and missing_folder(uri) is None and (state := build_store(registry, properties)):
             self._stores[sink].append(state)
@@ -46,7 +46,7 @@ class JobLeftovers:
 
     async def close(self) -> None:
         """Close what was opened."""
-        for sink in self._sinks:
+        for sink in self._stores:
             await sink.close()
         for store in chain(*self._stores.values()):
             await store.close()
