@@ -40,10 +40,7 @@ async def read_chosen_shards(
     async with KinesisClient(properties, [stream]) as client:
         listed = await call_with_retries(lambda: client.list_shards(stream), policy)
         start = _start(sequence_number, properties, bounds)
-        if start.type is PositionType.LATEST:  # a repeated read would start at a later tip (P3)
-            start = StartingPosition.at_timestamp(
-                await call_with_retries(lambda: client.server_time_ms(stream), policy)
-            )
+        start = await start.pinned(lambda: call_with_retries(lambda: client.server_time_ms(stream), policy))
     states = {known_shard(each, listed, "--shard", "a shard of the stream"): ShardState(start) for each in shard_ids}
     # a run with a limit for each shard ends with these shards; without one it waits for their children
     bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))

@@ -86,7 +86,8 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     await check_for_data_loss(listed, restored, opened, job, missing)
-    start, pinned_ms = await _pinned_start(restored, job)
+    start = await job.start.pinned(lambda: _pinned_ms(restored, job))
+    pinned_ms = start.timestamp_ms if job.start.type is PositionType.LATEST else restored.pinned_ms
     states = initial_states(listed, restored, start)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
     unlisted = unlisted_states(listed, restored)
@@ -131,16 +132,9 @@ async def check_for_data_loss(
         log.error("%s; continuing because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
 
 
-async def _pinned_start(
-    restored: RestoredState, dependencies: FetcherDependencies
-) -> tuple[StartingPosition, int | None]:
-    """LATEST becomes AT_TIMESTAMP once for the job, by the service's clock (P3)."""
-    if dependencies.start.type is not PositionType.LATEST:
-        return dependencies.start, restored.pinned_ms
-    pinned_ms = restored.pinned_ms
-    if pinned_ms is None:
-        pinned_ms = await dependencies.pin_latest(dependencies.streams[0])
-    return StartingPosition.at_timestamp(pinned_ms), pinned_ms
+async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
+    """Once for the job: a restored one has it stored."""
+    return await dependencies.pin_latest(dependencies.streams[0]) if restored.pinned_ms is None else restored.pinned_ms
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:

@@ -31,7 +31,7 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """Where a job without state starts. LATEST is turned into a timestamp later (P3). Raises: ConfigurationError."""
+    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3). Raises: ConfigurationError."""
     position = properties.value(INITIAL_POSITION)
     if position == PositionType.AT_TIMESTAMP.value:
         return StartingPosition.at_timestamp(initial_timestamp_ms(properties))

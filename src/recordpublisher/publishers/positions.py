@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 WHOLE_RECORD = -1
 
@@ -64,9 +66,13 @@ class StartingPosition:
         return cls(PositionType.LATEST)
 
     @classmethod
-    def at_timestamp(cls, timestamp_ms: int) -> StartingPosition:
+    def at_timestamp(cls, timestamp_ms: int) -> Self:
         """The first record that arrived at or after `timestamp_ms` (epoch ms)."""
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
+
+    async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Self:
+        """LATEST as the service's time, once, so that a start that is tried again, or begun in another process, is the same (P3)."""
+        return self if self.type is not PositionType.LATEST else self.at_timestamp(await service_time_ms())
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:

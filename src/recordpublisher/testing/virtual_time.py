@@ -26,7 +26,9 @@ class _VirtualTimeSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
         if not ready and timeout is None:
-            raise RuntimeError("deadlock on virtual time: every task waits and no timer is set (sockets and threads do not work here)")
+            raise RuntimeError(
+                "deadlock on virtual time: every task waits and no timer is set (sockets and threads do not work here)"
+            )
         if not ready and timeout:
             self.time += timeout
         return ready

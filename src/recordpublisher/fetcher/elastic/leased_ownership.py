@@ -12,7 +12,6 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
 from recordpublisher.publishers.shards import Shard
 
@@ -71,7 +70,7 @@ class LeasedOwnership(ShardOwnership):
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
-        start = await self._pinned_start()
+        start = await job.start.pinned(lambda: job.pin_latest(job.streams[0]))
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
             self._list_again,
@@ -147,12 +146,6 @@ class LeasedOwnership(ShardOwnership):
         if entries is not None:
             await GroupStore(entries).refuse_subtasks()
         await begin_job(store, self._group_job, self._group.settings, self._job.clock)
-
-    async def _pinned_start(self) -> StartingPosition:
-        """Where a new group begins; LATEST becomes a time of the service's clock (P3)."""
-        if self._job.start.type is not PositionType.LATEST:
-            return self._job.start
-        return StartingPosition.at_timestamp(await self._job.pin_latest(self._job.streams[0]))
 
     async def _list_again(self) -> Sequence[Shard]:
         """Raises: StreamNotFoundError; StoreUnavailableError for any other reason, which is tried again."""

@@ -10,7 +10,7 @@ from ..aggregation.deaggregation import Deaggregator
 from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
-from ..positions import PositionType, StartingPosition
+from ..positions import StartingPosition
 from ..properties.groups.retries import DESCRIBE_STREAM_RETRIES
 from ..properties.properties import Properties
 from ..retry import call_with_retries
@@ -75,11 +75,6 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """Turn LATEST into a timestamp of the service's clock (P3), so that a new iterator does not skip records.
-
-        A job has already done so; this is for callers that use the factory directly.
-        """
-        if position.type is not PositionType.LATEST:
-            return position
-        now = await call_with_retries(functools.partial(service.server_time_ms, stream), self._config.list_shards)
-        return StartingPosition.at_timestamp(now)
+        """For callers that use the factory directly: a job has done so before. A new iterator at LATEST would skip records."""
+        service_time_ms = functools.partial(service.server_time_ms, stream)
+        return await position.pinned(lambda: call_with_retries(service_time_ms, self._config.list_shards))

@@ -22,7 +22,7 @@ UNKNOWN_MS = 0
 
 
 def pinned(start: StartingPosition, stream: str, service: PlanningPort) -> StartingPosition:
-    """LATEST as the service's time, so that a start that is tried again, or begun in another process, is the same (P3)."""
+    """As `StartingPosition.pinned`, for the planner, which does not run in an event loop."""
     if start.type is not PositionType.LATEST:
         return start
     return StartingPosition.at_timestamp(service.server_time_ms(stream))
