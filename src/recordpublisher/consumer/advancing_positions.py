@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch
 
@@ -23,8 +24,8 @@ class AdvancingPositions:
         if position is None:
             if len(batch):
                 raise PluginError(
-                    f"{self._publisher} gave {len(batch)} records of {batch.shard.key} without read_position: it is the position of the "
-                    "last of them, from which it is resumed"
+                    f"{self._publisher} gave {counted(len(batch), 'record')} of {batch.shard.key} without read_position: it is the "
+                    "position of the last of them, from which it is resumed"
                 )
             return
         if position.continuation:
@@ -35,7 +36,7 @@ class AdvancingPositions:
             first = batch.records[0]
             begins_at = SequenceNumber(first.sequence_number, first.sub_sequence_number)
             if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
-                raise self._goes_back(batch, f"{len(batch)} records from {begins_at} on", last)
+                raise self._goes_back(batch, f"{counted(len(batch), 'record')} from {begins_at} on", last)
         self._last = position
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:

@@ -151,7 +151,7 @@ async def test_the_time_until_unread_records_are_lost(tmp_path, age_hours, verdi
         sink = {"flink.sink": "kinesis", "flink.sink.kinesis.stream": "orders"}
         checked = await found(endpoint, **sink, **{"flink.state.uri": str(tmp_path / "state")})
 
-    assert checked["store"] == ("ok", "reachable, 1 stored snapshots")
+    assert checked["store"] == ("ok", "reachable, 1 stored snapshot")
     assert checked["orders: lag"][0] == verdict
     assert ("start the job now, or increase the retention" in checked["orders: lag"][1]) is (verdict == "PROBLEM")
 
@@ -215,7 +215,7 @@ async def test_a_job_that_has_stopped_is_not_running(tmp_path):
             pass
         store, running = await checked(properties)
 
-    assert (store.verdict, store.words) == ("ok", "reachable, 1 stored snapshots")
+    assert (store.verdict, store.words) == ("ok", "reachable, 1 stored snapshot")
     assert running.verdict == "ok"
     assert running.words == "no: generation 1 has stored nothing for 1.1 s; a start takes 2"
 
@@ -245,7 +245,7 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
         _, later = await checked(properties)
         static, _ = await checked({**properties, "flink.shard.assignment": "STATIC"})
 
-    assert (store.verdict, store.words) == ("ok", "a group with 2 shards and 1 workers")
+    assert (store.verdict, store.words) == ("ok", "a group with 2 shards and 1 worker")
     assert running.verdict == "ok"
     assert running.words.startswith("yes: worker ")
     assert running.words.endswith("(2 shards); a start here joins, and takes its share")

@@ -103,7 +103,7 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     assert done.returncode == 1
     undecoded, failed, last = sorted(done.stdout.splitlines(), key=lambda text: (text[0] != "9", text))
     assert undecoded.startswith("9 of orders/shardId-0: ")
-    assert failed == "8 of orders/shardId-0: 1 attempts: ValueError: no price"
+    assert failed == "8 of orders/shardId-0: 1 attempt: ValueError: no price"
     assert last == "Replayed: 1. Failed again and kept: 2."
     assert (folder / "sold").read_text() == "5\n"
     assert [row.split()[1] for row in results["left"].stdout.splitlines()[1:]] == ["8", "9"]

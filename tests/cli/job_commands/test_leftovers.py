@@ -105,9 +105,9 @@ def test_what_no_commit_names_is_listed_and_removed(name, tmp_path, moto):
     hidden, kind, size, *_, unit = row.split()
     assert (head.split(), kind, unit) == (["NAME", "BYTES", "AGE"], "staged", "s")
     assert "job.0.1/" in hidden
-    assert total == f"1 leftovers, {size} bytes. --remove deletes them."
+    assert total == f"1 leftover, {size} bytes. --remove deletes them."
     assert hidden in removed
-    assert removed.endswith(f"1 leftovers, {size} bytes, removed.\n")
+    assert removed.endswith(f"1 leftover, {size} bytes, removed.\n")
     assert again == "0 leftovers, 0 bytes.\n"
     assert asyncio.run(published(given)) == [], "what is committed stayed, and is published"
 
@@ -136,7 +136,7 @@ def test_an_unfinished_upload_is_listed_with_its_bytes_and_ended(name, tmp_path,
 
     (_, listed, _), (_, removed, _) = leftovers(job_file(tmp_path, given), ALL, [*ALL, "--remove"])
     assert listed.splitlines()[1].split()[:3] == [f"{folder}/9", "upload", "1000"]
-    assert removed.endswith("1 leftovers, 1000 bytes, removed.\n")
+    assert removed.endswith("1 leftover, 1000 bytes, removed.\n")
     found = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
     assert [each["UploadId"] for each in found] == [others]
     client.abort_multipart_upload(Bucket="bucket", Key=f"elsewhere/{folder}/1", UploadId=others)

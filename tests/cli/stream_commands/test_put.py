@@ -74,7 +74,7 @@ def test_a_signal_ends_the_reading_and_what_was_read_is_put(endpoint):
         process.send_signal(signal.SIGINT)
 
         assert process.wait(timeout=60) == 0
-        assert process.stderr.read().startswith("recordpublisher: put 1 records in ")
+        assert process.stderr.read().startswith("recordpublisher: put 1 record in ")
 
 
 def wait_until_stored(endpoint):

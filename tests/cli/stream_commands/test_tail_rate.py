@@ -48,4 +48,4 @@ def test_records_go_to_stdout_and_their_rate_to_the_terminal():
     os.close(ours)
 
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
-    assert said.startswith("recordpublisher: 1 records in ")
+    assert said.startswith("recordpublisher: 1 record in ")

@@ -137,9 +137,7 @@ def renewal(table):
 def test_a_living_worker_is_seen_by_its_lease_counter(mover, table, direction):
     if direction == "export":
         mover.move("import", table)
-    with pytest.raises(
-        rp.StateError, match=r"a worker of the KCL is alive: 1 leases .* within 20 s, owned by worker-1"
-    ):
+    with pytest.raises(rp.StateError, match=r"a worker of the KCL is alive: 1 lease .* within 20 s, owned by worker-1"):
         mover.plan(direction, table, renewal(table))
     table.put(lease_item(SHARDS[0]))
     assert len(mover.plan(direction, table, renewal(table), is_forced=True)) == 2

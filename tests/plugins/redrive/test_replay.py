@@ -104,7 +104,7 @@ async def test_what_succeeds_is_removed_and_what_fails_again_stays(job, shop):
     assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
     shop.failing = {2}
 
-    assert await replay(job, HandlerTarget(job)) == (2, [(b'{"n":2}', "1 attempts: ValueError: no 2")])
+    assert await replay(job, HandlerTarget(job)) == (2, [(b'{"n":2}', "1 attempt: ValueError: no 2")])
     assert shop.handled == [("k", 1), ("k", 3)]
     assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":2}']
 

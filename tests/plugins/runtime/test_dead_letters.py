@@ -145,7 +145,7 @@ async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logg
     assert len(letters_in(tmp_path)) == 40
     assert len(list(tmp_path.rglob("*.jsonl"))) < 20
     (line,) = [line for line in caplog.records if "record 0 of orders/a" in line.getMessage()]
-    assert line.getMessage() == "rejected record 0 of orders/a: 1 attempts: KeyError: 'customer'"
+    assert line.getMessage() == "rejected record 0 of orders/a: 1 attempt: KeyError: 'customer'"
     assert line.exc_info[0] is KeyError
 
 

@@ -221,7 +221,7 @@ async def check_assignment(group: ElasticGroup) -> str:
     """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
     table = await group.documents.read_table()
     if table is not None:
-        return f"a group with {len(table.document.leases)} shards and {len(table.document.owners)} workers"
+        return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
     await group.documents.refuse_subtasks()
     return "reachable, no group yet"
 

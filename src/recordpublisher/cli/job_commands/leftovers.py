@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from recordpublisher.publishers.log_fields import counted
+
 from ..execution import run_until_signal
 from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
@@ -58,7 +60,7 @@ def leftovers(
             if remove:
                 for sink, of_sink in found:
                     await sink.remove(of_sink)
-            total = f"{len(left)} leftovers, {sum(each.size for each in left)} bytes"
+            total = f"{counted(len(left), 'leftover')}, {sum(each.size for each in left)} bytes"
             echo(f"{total}, removed." if remove else f"{total}. --remove deletes them." if left else f"{total}.")
         finally:
             await job.close()

@@ -18,6 +18,7 @@ import typer
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.undecodable import UNDECODABLE
@@ -183,7 +184,9 @@ class Putting:
         def print_count() -> None:
             put, seconds = sink.metrics()["numRecordsOut"], self._clock.monotonic() - start
             failed = f", {self.failed:,} not put" if self.failed else ""
-            print_note(f"put {put:,} records in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}")
+            print_note(
+                f"put {counted(put, 'record')} in {seconds:.1f} s ({put / max(seconds, 0.001):,.0f} a second){failed}"
+            )
 
         async def keep_printing() -> None:
             while True:

@@ -18,6 +18,7 @@ from recordpublisher.plugins.runtime.sources_without_positions import reads_a_qu
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.properties.times import A_TIME
@@ -194,7 +195,7 @@ class PrintedRate:
             before = self._count
 
     def _say(self, count: int, seconds: float) -> None:
-        print_note(f"{count:,} records in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
+        print_note(f"{counted(count, 'record')} in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
 
 
 _MAX_TIME_DIGITS = 20

@@ -86,13 +86,13 @@ async def test_three_streams_have_a_handler_each_and_share_a_resource(shop):
     assert sorted(handled, key=str) == [("db", 5), b"refund", {"page": "/"}]
 
 
-@pytest.mark.parametrize("name", ["job", "function", "fetcher"])
+@pytest.mark.parametrize("name", ["job", "function", "fetcher", "later"])
 async def test_a_job_is_a_fetcher_or_a_function_of_one(shop, name):
     async with made_fetcher(f"shop_of_program:{name}") as fetcher:
         assert isinstance(fetcher, rp.DataFetcher)
 
 
-@pytest.mark.parametrize("name", ["number", "SHOP", "on_refund", "on_click", "later", "of_lambda"])
+@pytest.mark.parametrize("name", ["number", "SHOP", "on_refund", "on_click", "of_lambda"])
 @pytest.mark.usefixtures("shop")
 async def test_anything_else_is_refused(name):
     with pytest.raises(rp.ConfigurationError, match=r"'JOB'.* of a DataFetcher, or of a function"):

@@ -245,7 +245,7 @@ def test_an_error_that_cannot_be_changed_ends_the_job_as_any_other(caplog):
         raise FrozenError(7)
 
     with pytest.raises(
-        rp.SinkError, match=r"record 1 of orders/shardId-0 cannot be handled after 1 attempts: FrozenError: 7"
+        rp.SinkError, match=r"record 1 of orders/shardId-0 cannot be handled after 1 attempt: FrozenError: 7"
     ):
         run_virtual(outcome(handle, on_failure="FAIL", retries=0))
 
@@ -268,7 +268,7 @@ def test_many_skipped_records_are_logged_once_and_then_now_and_then(caplog):
     assert run_virtual(outcome(handle, keys="a" * 100))["skipped"] == 100
     lines = [line for line in caplog.records if line.getMessage().startswith("skipped record ")]
     assert [(line.getMessage(), line.exc_info[0]) for line in lines] == [
-        ("skipped record 1 of orders/shardId-0: 1 attempts: KeyError: 'customer'", KeyError)
+        ("skipped record 1 of orders/shardId-0: 1 attempt: KeyError: 'customer'", KeyError)
     ]
 
 

@@ -133,7 +133,7 @@ async def test_a_failure_ends_the_job_with_the_record_and_its_cause(tmp_path, en
 
     async with job(handle, tmp_path, retries=0) as fetcher:
         with pytest.raises(
-            rp.SinkError, match=r"record 0 of orders/. cannot be handled after 1 attempts: KeyError"
+            rp.SinkError, match=r"record 0 of orders/. cannot be handled after 1 attempt: KeyError"
         ) as raised:
             await fetcher.run()
     assert isinstance(raised.value.__cause__, KeyError)

@@ -92,7 +92,7 @@ def test_on_failure_skip_counts_and_goes_on(caplog):
 
     metrics = run_virtual(job())
     assert (metrics["skipped"], metrics["handled"], metrics["outstanding"], metrics["heldBytes"]) == (1, 1, 0, 0)
-    assert "skipped record 1 of orders/shardId-0: 1 attempts: ValueError: bad" in caplog.text
+    assert "skipped record 1 of orders/shardId-0: 1 attempt: ValueError: bad" in caplog.text
 
 
 def test_dead_letters_are_rejected_by_the_next_call_of_the_sink():
@@ -113,7 +113,7 @@ def test_dead_letters_are_rejected_by_the_next_call_of_the_sink():
         return before, rejected, sink.metrics()
 
     before, rejected, metrics = run_virtual(job())
-    assert (before, rejected) == ([], [([b"a"], "1 attempts: KeyError: 'x'")])
+    assert (before, rejected) == ([], [([b"a"], "1 attempt: KeyError: 'x'")])
     assert (metrics["deadLetters"], metrics["outstanding"]) == (1, 0)
 
 

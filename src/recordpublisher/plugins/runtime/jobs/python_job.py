@@ -1,6 +1,7 @@
 """A job that a program makes: `recordpublisher run shop:job`."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -17,7 +18,7 @@ from recordpublisher.publishers.user_code import takes
 from ..data_fetcher import OF_COMMAND, DataFetcher
 from .subtask import run_fetcher
 
-VALID = "module:name of a DataFetcher, or of a function that returns one or, as an asynccontextmanager, yields one"
+VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
 
 
 async def run_python_job(
@@ -57,11 +58,11 @@ async def made_fetcher(job: str) -> AsyncIterator[DataFetcher]:
         if not takes(made, 0):
             raise ConfigurationError("JOB", job, VALID, reason="it cannot be called without arguments")
         made = made()
+        if inspect.isawaitable(made):
+            made = await made
     async with AsyncExitStack() as opened:
         if not isinstance(made, DataFetcher) and hasattr(made, "__aenter__"):
             made = await opened.enter_async_context(made)
         if not isinstance(made, DataFetcher):
-            if asyncio.iscoroutine(made):
-                made.close()  # so that Python does not warn, too
-            raise ConfigurationError("JOB", job, VALID, reason=f"it is or yields {type(made).__name__}")
+            raise ConfigurationError("JOB", job, VALID, reason=f"it is, returns or yields {type(made).__name__}")
         yield made
