@@ -351,3 +351,14 @@ async def test_a_size_of_records_that_is_none_is_malformed(size):
         stub.script("DescribeStreamSummary", {"StreamDescriptionSummary": {"MaxRecordSizeInKiB": size}})
         with pytest.raises(TransientError, match="DescribeStreamSummary failed with MalformedResponse"):
             await client.stream_summary("orders")
+
+
+@pytest.mark.parametrize(("listed", "known"), [("49", "49"), ("9" * 5_000, None), ("x", None), (None, None)])
+async def test_a_beginning_that_is_no_number_is_not_known(listed, known):
+    async with stub_and_client() as (stub, client):
+        stub.script(
+            "ListShards", {"Shards": [described("shardId-0", SequenceNumberRange={"StartingSequenceNumber": listed})]}
+        )
+        (shard,) = await client.list_shards("orders")
+    assert shard.starting_sequence_number == known
+    assert not shard.begins_at("50")

@@ -13,6 +13,8 @@ from .ports import Transport
 
 MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
 """Far more than the service answers with."""
+MOST_DIGITS = 256
+"""Of a sequence number; those of Kinesis have 56, and text of more than 4,300 is no number for Python."""
 
 
 class ListingProgress:
@@ -106,7 +108,7 @@ def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) 
         hash_range=HashRange.parse(keys["StartingHashKey"], keys["EndingHashKey"]),
         closed="EndingSequenceNumber" in numbers,
         stream_arn=stream_arn,
-        starting_sequence_number=first if first.isdecimal() else None,
+        starting_sequence_number=first if first.isdecimal() and len(first) <= MOST_DIGITS else None,
     )
 
 
