@@ -53,8 +53,9 @@ class ConfigurationError(RecordPublisherError, ValueError):
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         missing = "is not set" if valid else "is not accepted"
-        given = missing if value is None else f"has the value {value!r}"
         kind = "option" if key.startswith("-") else "property" if "." in key else "setting"
+        is_flag = kind == "option" and value is True
+        given = missing if value is None else "is given" if is_flag else f"has the value {value!r}"
         parts = [f"{kind} '{key}' {given}"]
         parts += [reason] if reason else []
         parts += [f"valid: {valid}"] if valid else []

@@ -125,8 +125,8 @@ WRONG = [
     ),
     (("--state", "pigeon://x"), 2, "flink.state.uri' has the value 'pigeon://x'"),
     (("--live", "http://127.0.0.1:1"), 1, "no running job serves http://127.0.0.1:1/snapshot.json: "),
-    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' has the value True; valid: without --watch"),
-    (("--watch", "--json"), 2, "option '--json' has the value True; valid: without --watch"),
+    (("--live", "http://127.0.0.1:1", "--check"), 2, "option '--check' is given; valid: without --watch"),
+    (("--watch", "--json"), 2, "option '--json' is given; valid: without --watch"),
     (("-p", "flink.alarm.interval=soon"), 2, "property 'flink.alarm.interval' has the value 'soon'"),
 ]
 

@@ -124,7 +124,7 @@ def test_each_reader_has_the_age_of_its_checkpoint():
     ]
     lines = title_lines(snapshot(shard("a"), subtasks=readers), NOON_MS, None, 120)
 
-    assert "Since the last checkpoint: 0 2.4 s, w 900 ms" in lines
+    assert "Since the last checkpoint: subtask 0 2.4 s, w 900 ms" in lines
     assert not any("checkpoint" in line for line in title_lines(snapshot(shard("a")), NOON_MS, None, 120))
 
 

@@ -52,11 +52,16 @@ def test_rows_without_a_value_are_together_as_in_hive(time):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["dt", "dt={eventTime:%S}", "land={country}", "n={n}/n={n}", "{n}", "a={n}//b={n}", "dt={eventTime:}"]
+    "pattern", ["dt", "dt={eventTime:%S}", "n={n}/n={n}", "{n}", "n={n}//country={country}", "dt={eventTime:}"]
 )
 def test_another_pattern_is_refused_in_a_sentence(pattern):
     with pytest.raises(rp.ConfigurationError, match=r"is not name=\{time"):
         Partitions(pattern)
+
+
+def test_a_folder_with_another_name_than_its_field_is_told_with_the_name():
+    with pytest.raises(rp.ConfigurationError, match=r"has its name: country=\{country\}"):
+        Partitions("c={country}")
 
 
 @pytest.mark.parametrize(

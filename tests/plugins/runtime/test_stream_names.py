@@ -40,6 +40,12 @@ def function_of(given):
     return lambda: given[0]
 
 
+@pytest.mark.parametrize("given", ["orders # my stream", '"orders"', "'orders'", "a b"])
+def test_what_is_no_name_is_refused_before_any_call(given):
+    with pytest.raises(ConfigurationError, match="a comment stands on a line of its own"):
+        StreamNames(["first", given])
+
+
 def test_names_stay_as_they_are():
     names = StreamNames(["orders", f"eu={ARN}orders"])
     assert names.given == {"orders": "orders", "eu": f"eu={ARN}orders"}

@@ -90,7 +90,7 @@ def _silence(snapshot: JobSnapshot) -> str | None:
 
 def _checkpoints(snapshot: JobSnapshot) -> str | None:
     ages = [
-        f"{each.worker or each.subtask} {duration(each.checkpoint_age_ms)}"
+        f"{each.worker or f'subtask {each.subtask}'} {duration(each.checkpoint_age_ms)}"
         for each in snapshot.subtasks or ()
         if each.checkpoint_age_ms is not None
     ]

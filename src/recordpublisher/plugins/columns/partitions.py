@@ -61,6 +61,8 @@ class Partitions:
             part = None if found is None else PartitionPart(found["name"], found["column"], found["form"])
             if part is None or (part.form is None and part.name != part.column) or part.name in self.names:
                 reason = f"{text!r} is not name={{time:%Y-%m-%d}} or field={{field}}, each name once"
+                if part is not None and part.form is None and part.name != part.column:
+                    reason = f"{text!r}: the folder of a field has its name: {part.column}={{{part.column}}}"
                 raise ConfigurationError(PARTITIONS.key, pattern, _VALID, reason=reason)
             self.parts.append(part)
 

@@ -19,6 +19,7 @@ class HttpSnapshots:
     """Reads the shards of some streams, from the URL that the job has logged. Owns nothing."""
 
     def __init__(self, url: str, streams: Sequence[str]) -> None:
+        url = url if "://" in url or ":" not in url else f"http://{url}"
         self._url = url.rstrip("/").removesuffix(SNAPSHOT_PATH) + SNAPSHOT_PATH
         self._streams = [stream_name(stream) for stream in streams]
 

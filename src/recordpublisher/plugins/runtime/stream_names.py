@@ -34,6 +34,9 @@ def stream_names(streams: GivenStreams) -> dict[str, str]:
     given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, _VALID)
+    if wrong := next((each for each in given if not _LINE.fullmatch(each.strip())), None):
+        valid = "a name of letters, digits, _ . - or an ARN, without quotes; a comment stands on a line of its own"
+        raise ConfigurationError("streams", wrong, valid)
     names = {stream_name(each.strip()): each.strip() for each in given}
     if len(names) != len(given):
         valid = "each stream once; for streams of the same name a name of its own: eu=arn:aws:kinesis:eu-west-1:..."

@@ -31,7 +31,11 @@ class Properties(Mapping[str, str]):
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
         if mapping is not None and not isinstance(mapping, Mapping):
-            raise ConfigurationError("properties", f"{mapping!r:.200}", "a mapping of property keys to values")
+            raise ConfigurationError(
+                "properties",
+                f"{mapping!r:.200}",
+                "a mapping of property keys to values; rp.Properties.from_file reads a file",
+            )
         merged: dict[str, object] = dict(mapping or {})
         for keyword, value in settings.items():
             if value is not None:

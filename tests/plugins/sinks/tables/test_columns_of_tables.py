@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import time, timedelta
 
 import duckdb
 import pytest
@@ -41,6 +41,16 @@ class OtherOrder:
 @dataclass
 class Lasting:
     time: timedelta
+
+
+@dataclass
+class OfDay:
+    at: time
+
+
+@dataclass
+class Shop:
+    hours: list[time]
 
 
 @pytest.fixture(params=[Delta, Iceberg])
@@ -94,6 +104,15 @@ async def test_a_column_of_another_type_is_refused(kind):
 async def test_a_type_that_the_format_has_not_is_refused(kind):
     with pytest.raises(rp.ConfigurationError):
         await kind.sink().open(rp.SinkContext(value_type=Lasting))
+
+
+@pytest.mark.parametrize("of", [OfDay, Shop])
+async def test_a_time_of_day_is_no_field_of_delta_and_told_by_its_name(tmp_path, of):
+    words = "'at'; it is time64[us], for" if of is OfDay else "'hours'; it is list<item: time64[us]>, for"
+    with pytest.raises(rp.ConfigurationError) as raised:
+        await Delta(tmp_path).sink().open(rp.SinkContext(value_type=of))
+    assert words in str(raised.value)
+    assert "<unknown>" not in str(raised.value)
 
 
 async def test_a_schema_that_others_change_meanwhile_stops_no_commit(kind):

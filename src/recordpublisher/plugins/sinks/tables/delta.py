@@ -111,12 +111,7 @@ class DeltaLakeTable(LakeTable):
         """Create the table, or add columns."""
         of_time = [pa.field(part.name, pa.string()) for part in partitions.parts if part.form is not None]
         wanted = pa.schema([*schema, *of_time])
-        try:
-            wanted = Schema.from_arrow(wanted)
-        except Exception as error:
-            raise ConfigurationError(
-                DELTA_COLUMNS.key, None, "columns that Delta Lake has", reason=str(error)
-            ) from error
+        wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         try:
             table = self.load()
         except NoTableError:
@@ -189,6 +184,17 @@ class DeltaLakeTable(LakeTable):
             for file in sorted(log.glob("*.json"))[-3:]:
                 sync(file)
             sync(log)
+
+
+def _checked(field: pa.Field) -> pa.Field:
+    """The field itself. Raises: ConfigurationError for one that Delta Lake has no type for, such as a time of day."""
+    try:
+        Schema.from_arrow(pa.schema([field]))
+    except Exception as error:
+        valid = "fields of texts, numbers, booleans, bytes, times with a date, dates, lists, maps and objects"
+        reason = f"it is {field.type}, for which Delta Lake has no type"
+        raise ConfigurationError("deserializer", field.name, valid, reason=reason) from error
+    return field
 
 
 def _statistics(footer: Any) -> dict[str, Any]:
