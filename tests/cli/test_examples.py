@@ -47,6 +47,7 @@ SERVICE_COMMANDS = (
     "list",
     "describe",
     "create",
+    "delete",
     "split",
     "merge",
     "consumers",

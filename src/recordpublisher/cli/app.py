@@ -54,6 +54,7 @@ COMMANDS = {
     "list": "stream_commands.list_streams:list_streams",
     "describe": "stream_commands.describe:describe",
     "create": "stream_commands.create:create",
+    "delete": "stream_commands.delete:delete",
     "split": "stream_commands.reshard:split",
     "merge": "stream_commands.reshard:merge",
     "consumers": "stream_commands.consumers:consumers",

@@ -1,4 +1,4 @@
-"""`recordpublisher create`, `split` and `merge` against the embedded endpoint."""
+"""`recordpublisher create`, `delete`, `split` and `merge` against the embedded endpoint."""
 
 import signal
 import time
@@ -22,6 +22,10 @@ def done():
         "create events --shards 3",
         "create more",
         "create more --on-demand --shards 2",
+        "create wrong --shards 3",
+        "delete wrong",
+        "delete events --yes",
+        "delete absent --yes",
         f"split orders {FIRST}",
         f"split orders {FIRST} --at 7",
         f"split orders {SECOND} --at {3 * 2**126}",
@@ -44,7 +48,30 @@ def test_create_makes_a_stream_and_prints_its_arn(done):
 
     assert (created.returncode, created.stderr) == (0, "")
     assert created.stdout == "arn:aws:kinesis:us-east-1:000000000000:stream/events\n"
-    assert len(done[0].endpoint.stream("events").open_shards) == 3
+    assert len(done[0].endpoint.stream("wrong").open_shards) == 3
+
+
+def test_delete_removes_a_stream_and_prints_its_arn(done):
+    deleted = result(done, "delete events")
+
+    assert (deleted.returncode, deleted.stderr) == (0, "")
+    assert deleted.stdout == "arn:aws:kinesis:us-east-1:000000000000:stream/events\n"
+    assert "events" not in done[0].endpoint.account.streams()
+
+
+def test_delete_needs_a_yes_and_says_what_it_would_delete(done):
+    asked = result(done, "delete wrong")
+
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "it deletes arn:aws:kinesis:us-east-1:000000000000:stream/wrong with all its records" in asked.stderr
+    assert "wrong" in done[0].endpoint.account.streams()
+
+
+def test_a_stream_that_does_not_exist_is_not_deleted(done):
+    absent = result(done, "delete absent")
+
+    assert absent.returncode == 1
+    assert "stream 'absent' does not exist" in absent.stderr
 
 
 def test_create_on_demand(done):

@@ -126,6 +126,10 @@ class ManagementClient(KinesisClient):
         count = {} if shards is None else {"ShardCount": shards}
         await self._call("CreateStream", StreamName=name, StreamModeDetails=mode, **count)
 
+    async def delete_stream(self, stream_arn: str) -> None:
+        """Delete a stream with all its records. It is DELETING for some seconds. Raises: ResourceInUseError while it has consumers."""
+        await self._call("DeleteStream", StreamARN=stream_arn)
+
     async def split_shard(self, shard: Shard, hash_key: int) -> None:
         """Split a shard in two; the second child begins at the hash key. The stream is UPDATING for some seconds."""
         await self._call(
