@@ -19,8 +19,8 @@ from servers.moto_server import serve_moto
 
 
 def run_example(example: str) -> tuple[int, str, str]:
-    """Run an example. The stream `orders` has two shards, ten records and the consumer `billing`."""
-    with serve_in_thread(streams={"orders": 2}) as served:
+    """Run an example. The stream `orders` has two shards, ten records and the consumer `billing`; `old-orders` has nothing."""
+    with serve_in_thread(streams={"orders": 2, "old-orders": 1}) as served:
         stream = served.endpoint.stream("orders")
         served.call(stream.consumers.register, "billing")
         for number in range(10):

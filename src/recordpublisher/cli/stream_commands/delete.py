@@ -24,7 +24,7 @@ def delete(
 ) -> None:
     """Delete a stream with all its records, and print its ARN. Its consumers must be deregistered before.
 
-    Example: recordpublisher delete orders --yes
+    Example: recordpublisher delete old-orders --yes
     """
 
     async def remove(service: ManagementClient) -> str:
