@@ -104,6 +104,9 @@ def plain_value(value: Any) -> Any:
     return msgspec.to_builtins(with_all_fields(value), enc_hook=fields_of_model)
 
 
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
 def with_all_fields(value: Any) -> Any:
     """The value with a dict of all fields for each dataclass, Struct and attrs class inside it.
 
@@ -111,14 +114,16 @@ def with_all_fields(value: Any) -> Any:
     `omit_defaults`.
     """
     if isinstance(value, dict):
-        return {key: with_all_fields(item) for key, item in value.items()}
+        return {key: item if item.__class__ in _SCALARS else with_all_fields(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(map(with_all_fields, value))
     if (fields := _written_fields(value.__class__)) is None:
         return value
-    tag, names = fields
-    items = ((written, getattr(value, name, msgspec.UNSET)) for written, name in names)
-    return tag | {written: with_all_fields(item) for written, item in items if item is not msgspec.UNSET}
+    made, names = dict(fields[0]), fields[1]
+    for written, name in names:
+        if (item := getattr(value, name, msgspec.UNSET)) is not msgspec.UNSET:
+            made[written] = item if item.__class__ in _SCALARS else with_all_fields(item)
+    return made
 
 
 @cache

@@ -359,7 +359,7 @@ async def test_a_trigger_that_raises_rejects_its_row(path):
     await sink.write(with_values({"n": 1}, {"n": -1}))
     await sink.flush()
     assert query(path, "select n from t") == [(1,)]
-    assert rejecting.records == [(["2"], "IntegrityError: no")]
+    assert rejecting.records == [(["2"], "IntegrityError: no; its value is {'n': -1}")]
 
 
 async def test_a_file_that_is_no_database_fails_at_once(path, caplog):

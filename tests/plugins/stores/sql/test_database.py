@@ -85,6 +85,21 @@ async def test_a_database_that_is_away_is_named_with_what_outlasts_it(caplog):  
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == ["try 1 of 3, trying again"]
 
 
+async def test_the_end_of_an_outage_is_told_once(database, caplog):
+    outage = [1, 2]
+
+    def work(connection):
+        if outage:
+            outage.pop()
+            raise OperationalError("", {}, Exception("away"))
+
+    for _ in range(2):
+        await database.transaction(work)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert lines[1].endswith("can be used again, after 2 tries")
+
+
 async def test_a_database_that_is_asked_once_was_not_tried_again(caplog):
     assert "; tried" not in str(await failure_of(AWAY, **{"flink.sql.transaction.maxretries": 0}))
     assert not caplog.records

@@ -61,11 +61,18 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, by `flink.sql.transaction.*`. The first commit may have succeeded
         although its response was lost; `work` must check that. Raises: RetriesExhaustedError, and any other error of `work`.
         """
+        log_try, tries = tries_logged(log, self._policy), 0
+
+        def on_retry(error: Exception) -> None:
+            nonlocal tries
+            tries += 1
+            log_try(error)
+
         try:
-            return await call_with_retries(
+            result = await call_with_retries(
                 lambda: self.in_thread(lambda: self._attempt(work)),
                 self._policy,
-                on_retry=tries_logged(log, self._policy),
+                on_retry=on_retry,
                 needs_few=self._may_be_mistyped,
             )
         except RetriesExhaustedError as error:
@@ -76,6 +83,9 @@ class Database:
             tried = f"tried {self._policy.max_retries + 1} times"
             remedy = f"a larger {SQL_RETRIES.max_retries.key} outlasts a longer outage"
             raise RetriesExhaustedError(f"{error.__cause__}; {tried}; {remedy}") from error.__cause__
+        if tries:
+            log.warning("%s (property '%s') can be used again, after %d tries", self._shown_uri, self._key, tries)
+        return result
 
     @property
     def place(self) -> str:
