@@ -184,7 +184,8 @@ compared without case. One that has no equal here is an error that says what to 
 else, ours holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
 [from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
 
-The keys are those of their documentation and code at that version; Databricks' list was seen in a copy."""
+The keys are those of their documentation and code at that version; Databricks' list was seen in a copy. To write, name
+the columns `value` and `key` of Kafka `data` and `partitionKey`."""
 
 
 def _command_line_page() -> str:
