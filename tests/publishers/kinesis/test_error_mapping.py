@@ -89,6 +89,17 @@ def test_a_bad_certificate_is_fatal():
     assert type(translate("GetRecords", wrapped)) is errors.FatalKinesisError
 
 
+def test_an_endpoint_without_tls_is_told_also_by_an_error_of_aiohttp_which_has_no_reason():
+    cause = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    cause.reason = "WRONG_VERSION_NUMBER"
+    key = aiohttp.client_reqrep.ConnectionKey("h", 443, True, True, None, None, None)
+    inner = aiohttp.ClientConnectorSSLError(key, cause)
+    inner.__cause__ = cause
+    ours = translate("GetRecords", sdk.SSLError(endpoint_url="https://h", error=inner))
+    assert type(ours) is errors.TransientError
+    assert "it speaks no TLS: check aws.endpoint" in str(ours)
+
+
 def test_missing_credentials_are_told_with_where_was_looked_and_what_to_do():
     ours = translate("GetRecords", sdk.NoCredentialsError())
     assert isinstance(ours, errors.ConfigurationError)

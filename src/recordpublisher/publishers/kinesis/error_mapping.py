@@ -147,7 +147,7 @@ def is_host_unknown(error: object) -> bool:
 def speaks_no_tls(error: object) -> bool:
     """Whether what answers at an `https://` address speaks no TLS, as after a mistyped `http://`."""
     causes = _causes(error) if isinstance(error, BaseException) else ()
-    return any(isinstance(cause, ssl.SSLError) and cause.reason in NOT_TLS for cause in causes)
+    return any(isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in causes)
 
 
 def is_refused(error: object) -> bool:
