@@ -180,6 +180,7 @@ compare-truth: $(STAMP) .venvs/truth/.installed .venvs/spark-3/.installed  ## on
 
 compare-spark: $(STAMP) .venvs/spark-3/.installed  ## this project's Spark source, qubole's connector, and awslabs' if AWSLABS_JAR is its file: rows a second, CPU a row, small batches, kills; a table of docs/explanation/comparison.md; needs Maven, Java 17 (fifteen minutes)
 	$(RESEARCH) compare.spark $(CLIENTS)
+	$(RESEARCH) compare.spark.layers $(CLIENTS)
 
 spark-versions: $(STAMP) $(SPARKS:%=.venvs/spark-%/.installed)  ## older versions of PySpark, those of EMR 8 and Glue 6: a short job, kills, reshards
 	$(BIN)/pytest -p no:cacheprovider -m versions tests/plugins/spark

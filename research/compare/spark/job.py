@@ -61,28 +61,34 @@ def report(query: Any) -> None:
                     "rows": progress["numInputRows"],
                     "ms": progress["durationMs"]["triggerExecution"],
                 }
-                print(json.dumps({**line, "cpu": cpu_seconds(), "at": time.monotonic()}), flush=True)
+                cpu, java = cpu_seconds()
+                print(json.dumps({**line, "cpu": cpu, "java": java, "at": time.monotonic()}), flush=True)
         time.sleep(0.05)
     raise query.exception()
 
 
-def cpu_seconds() -> float:
-    """CPU of this process and all that descend from it, those that have ended too where they were waited for."""
-    parents, ticks = {}, {}
+def cpu_seconds() -> tuple[float, float]:
+    """CPU of this process and all that descend from it, those that have ended too where they were waited for; and of it the JVM's own."""
+    parents, ticks, own = {}, {}, {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            name, _, rest = (process / "stat").read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
+        fields = rest.split()
         parents[int(process.name)] = int(fields[1])
         ticks[int(process.name)] = sum(map(int, fields[11:15]))
-    total = 0
+        if name.endswith("(java"):  # what it started and has waited for is not its own
+            own[int(process.name)] = sum(map(int, fields[11:13]))
+    total = java = 0
     for process, used in ticks.items():
         ancestor = process
         while ancestor in parents and ancestor != os.getpid():
             ancestor = parents[ancestor]
-        total += used if ancestor == os.getpid() else 0
-    return total / os.sysconf("SC_CLK_TCK")
+        if ancestor == os.getpid():
+            total, java = total + used, java + own.get(process, 0)
+    second = os.sysconf("SC_CLK_TCK")
+    return total / second, java / second
 
 
 if __name__ == "__main__":

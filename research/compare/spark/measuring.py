@@ -11,6 +11,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from queue import Empty, Queue
@@ -24,6 +25,7 @@ from compare.spark.connectors import Connector
 from processes.repeated_work import repeated
 
 SHARDS, BACKLOG, SIZE = 8, 2_000_000, 200
+MANY_SHARDS, CHUNK = 32, 100_000
 SMALL_SECONDS, SMALL_RECORDS, KILLS, RATE = 60, 32, 4, 500
 QUIET_SECONDS = 90
 
@@ -84,6 +86,39 @@ def measure_cost(client: Connector, folder: Path) -> dict[str, float]:
         "cpu_a_row_us": (last["cpu"] - first["cpu"]) / rows * 1e6,
         **small,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class RowCost:
+    """CPU of a row by layer, us: the JVM, and every other process, which is Python."""
+
+    java: float
+    python: float
+
+
+def measure_layers(client: Connector, folder: Path, size: int, rows: int) -> tuple[RowCost, RowCost]:
+    """A backlog of twice these rows in 32 shards: what each of the first half costs, with the start of Spark, and each of the second."""
+    with serve_in_thread(streams={"orders": MANY_SHARDS}) as server:
+        for first in range(0, 2 * rows, CHUNK):
+            server.call(_put, server.endpoint.stream("orders"), range(first, first + CHUNK), size)
+        job = Job(client, server.endpoint.url, folder, "noop")
+        lines: list[dict[str, Any]] = []
+        try:
+            while sum(line["rows"] for line in lines) < 2 * rows:
+                line = job.line()
+                assert line is not None, f"{client.name} has stopped after {lines[-1:]}"
+                lines.append(line)
+        finally:
+            job.kill()
+    read = list(accumulate(line["rows"] for line in lines))
+    middle = bisect_left(read, rows)
+    start = {"cpu": 0.0, "java": 0.0}
+    return _cost(start, lines[middle], read[middle]), _cost(lines[middle], lines[-1], read[-1] - read[middle])
+
+
+def _cost(start: dict[str, Any], end: dict[str, Any], rows: int) -> RowCost:
+    java, cpu = (end[name] - start[name] for name in ("java", "cpu"))
+    return RowCost(java / rows * 1e6, (cpu - java) / rows * 1e6)
 
 
 def _small_batches(job: Job, server: Any, stream: Any) -> dict[str, float]:
@@ -173,10 +208,6 @@ def _finish(job: Job) -> None:
     job.kill()
 
 
-def _put(stream: Any, numbers: range) -> None:
+def _put(stream: Any, numbers: range, size: int = SIZE) -> None:
     for number in numbers:
-        stream.put(_payload(number), str(number))
-
-
-def _payload(number: int) -> bytes:
-    return b"%08d" % number + bytes(SIZE - 8)
+        stream.put(b"%08d" % number + bytes(size - 8), str(number))

@@ -1,7 +1,8 @@
 """How the rows that a job has written are judged, and what the table says of them."""
 
+from compare.spark import layers
 from compare.spark.__main__ import HEADS, cells
-from compare.spark.measuring import _shard, lost_and_repeated
+from compare.spark.measuring import RowCost, _cost, _shard, lost_and_repeated
 
 
 def test_rows_are_judged_by_the_numbers_that_were_put():
@@ -26,3 +27,14 @@ def test_the_table_has_a_row_for_each_connector():
     shown = ["x", "12,346", "3.2 us", "0.25 s", "0.50", "5,000, 8", "1", "3", "2", "10 s"]
     assert cells("x", told) == shown
     assert len(HEADS) == len(shown)
+
+
+def test_a_row_costs_what_was_used_between_two_lines():
+    start, end = {"cpu": 10.0, "java": 4.0}, {"cpu": 16.0, "java": 6.0}
+    assert _cost(start, end, 2_000_000) == RowCost(java=1.0, python=2.0)
+
+
+def test_the_table_of_layers_has_sums():
+    shown = ["x", "3.0 us", "2.0 us", "5.0 us", "1.0 us", "2.0 us", "3.0 us"]
+    assert layers.cells("x", {"cold": [3.0, 2.0], "warm": [1.0, 2.0]}) == shown
+    assert len(layers.HEADS) == len(shown)
