@@ -25,7 +25,7 @@ class Family:
     """
 
     def __init__(self, aggregate: int = 1, names_children: bool = True, retention: float = 1e9) -> None:
-        self.plan = SimpleNamespace(aggregate=aggregate)
+        self.plan = SimpleNamespace(aggregate=aggregate, has_empty_reads=False)
         self.aggregate = aggregate
         self._tells_children = names_children
         self._retention = retention
