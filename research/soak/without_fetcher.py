@@ -52,7 +52,7 @@ def other_subtasks_discover_children_by_listing() -> Patches:
 
 
 def latest_is_pinned_once_for_the_job() -> Patches:
-    pinned = startup._pinned_start
+    pinned = startup._pinned_ms
 
     async def pinned_again(restored: Any, parts: Any) -> Any:
         return await pinned(replace(restored, pinned_ms=None), parts)
@@ -62,7 +62,7 @@ def latest_is_pinned_once_for_the_job() -> Patches:
         return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
 
     return [
-        replace_attribute(startup, "_pinned_start", pinned_again),
+        replace_attribute(startup, "_pinned_ms", pinned_again),
         replace_attribute(startup, "initial_states", from_now),
     ]
 

@@ -60,3 +60,12 @@ async def test_a_signal_that_a_supervisor_repeats_at_once_is_the_first_one(done)
     await asyncio.sleep(0)
 
     assert done == ["drain"]
+
+
+def test_a_loop_that_is_closed_leaves_no_handler_behind():
+    async def job():
+        stop_on_signals(lambda: None)
+
+    asyncio.run(job())
+
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -33,6 +33,7 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
                 os._exit(FAILED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: None)  # so that the loop forgets ours when it is closed
         signal.signal(number, on_signal)
 
 
