@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import boto3
 import pytest
@@ -72,6 +73,7 @@ def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_trim_hori
 def test_a_job_of_awslabs_reads_what_comes_after_its_start(spark, kinesis, tmp_path):
     stream = kinesis("awslabs")
     stream.put(20)
+    time.sleep(1.1)  # LATEST is a time of the service, which tells whole seconds
     url, access_key, secret = access(stream)
     options = {
         "kinesis.region": "us-east-1",
