@@ -114,7 +114,10 @@ def with_all_fields(value: Any) -> Any:
     `omit_defaults`.
     """
     if isinstance(value, dict):
-        return {key: item if item.__class__ in _SCALARS else with_all_fields(item) for key, item in value.items()}
+        is_plain = _SCALARS.issuperset(map(type, value.values()))
+        return value if is_plain else {key: with_all_fields(item) for key, item in value.items()}
+    if value.__class__ in _SCALARS:
+        return value
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(map(with_all_fields, value))
     if (fields := _written_fields(value.__class__)) is None:

@@ -182,6 +182,10 @@ class ImpossibleStateError(RecordPublisherError):
     """A broken invariant (F11)."""
 
 
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""The reasons that OpenSSL gives for bytes that are not TLS."""
+
+
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """The error and what led to it, each once: an error can be its own cause."""
     seen: set[int] = set()

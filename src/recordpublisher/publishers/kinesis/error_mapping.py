@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import (
+    NOT_TLS,
     ExpiredIteratorError,
     FatalKinesisError,
     KinesisError,
@@ -63,8 +64,6 @@ EXACT: dict[str, type[KinesisError]] = {
 }
 _LONGEST_MESSAGE = 500  # proxies and servers may respond with pages of HTML
 BROKEN = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError)
-NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
-"""What OpenSSL says of bytes that are not TLS."""
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 
 
@@ -153,9 +152,8 @@ def speaks_no_tls(error: object) -> bool:
 def is_refused(error: object) -> bool:
     """Whether nothing listens at the port."""
     causes = _causes(error) if isinstance(error, BaseException) else ()
-    return any(
-        f"[Errno {errno.ECONNREFUSED}]" in str(cause) for cause in causes
-    )  # of several addresses each is in one text
+    refused = f"[Errno {errno.ECONNREFUSED}]"  # of several addresses each is in one text
+    return any(refused in str(cause) for cause in causes)
 
 
 def _is_bad_certificate(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import NOT_TLS, ConfigurationError
 from recordpublisher.publishers.properties.groups.values_and_time import (
     TRACKER_ADDRESS,
     TRACKER_TLS_CA,
@@ -15,8 +15,6 @@ from recordpublisher.publishers.properties.properties import Properties
 _CERTIFICATES = "a file of certificates in PEM form"
 _CERTIFICATE = "a file with a certificate in PEM form, and after it those of intermediate CAs"
 _KEY = "a file with the private key of the certificate, in PEM form and without a password"
-_NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
-"""What OpenSSL says of bytes that are not TLS."""
 _OUT_OF_DATES = (9, 10)
 """OpenSSL's codes for a certificate that is not valid yet, and for one that has expired."""
 
@@ -90,7 +88,7 @@ def _tls_problem(error: ssl.SSLError) -> str:
             f"its certificate is rejected: {error.verify_message}; valid: one of the CA in {TRACKER_TLS_CA.key}, "
             f"within its dates, and with the host of {TRACKER_ADDRESS.key} as a subject alternative name"
         )
-    if reason in _NOT_TLS:
+    if reason in NOT_TLS:
         return f"it does not speak TLS, and {TRACKER_TLS_CA.key} is set"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
         return f"it rejects this subtask's certificate ({TRACKER_TLS_CERTIFICATE.key}): {_words(error)}"
@@ -107,7 +105,7 @@ def silence_hint(context: ssl.SSLContext | None) -> str:
 def rejection_of_client(error: OSError) -> str:
     """Why a tracker could not finish the TLS handshake of a client: one of a few texts for the statistics line."""
     reason = getattr(error, "reason", None) or ""
-    if reason in _NOT_TLS:
+    if reason in NOT_TLS:
         return "no TLS"
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "no client certificate"
