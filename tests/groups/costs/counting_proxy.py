@@ -27,6 +27,8 @@ def kept(headers: Mapping[str, str], *besides: str) -> dict[str, str]:
 class CountingProxy:
     """Owns the counts since the last `reset`: calls by name, and `write` and `read` units. `target`: the URL that it passes calls on to."""
 
+    decompresses = True
+
     def __init__(self, target: str) -> None:
         self.target = target
         self.counts: Counter[str] = Counter()
@@ -38,9 +40,9 @@ class CountingProxy:
 
     async def serve(self) -> web.AppRunner:
         """Listen on a free port."""
-        application = web.Application(client_max_size=2**24)
+        application = web.Application(client_max_size=2**30)
         application.router.add_route("*", "/{path:.*}", self._forward)
-        self._session = aiohttp.ClientSession()
+        self._session = aiohttp.ClientSession(auto_decompress=self.decompresses)
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -52,7 +54,7 @@ class CountingProxy:
         await runner.cleanup()
         await self._session.close()
 
-    async def _forward(self, request: web.Request) -> web.Response:
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
         body, name = await request.read(), request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         if name in WRITES + READS:
             body = json.dumps({**json.loads(body), "ReturnConsumedCapacity": "TOTAL"}).encode()
