@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from recordpublisher.plugins.spark.process import python_worker
+
 from spark_jobs.queries import Kinesis, at_home
 
 
@@ -54,6 +56,15 @@ def served() -> Iterator[Any]:
 def kinesis(served: Any) -> Callable[..., Kinesis]:
     """Makes streams at the endpoint."""
     return lambda name, shards=2: Kinesis(served, name, shards)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_work_in_the_background() -> Iterator[None]:
+    """What a planner lists and watches in the background goes on until its process ends, which here is that of other tests."""
+    yield
+    current = python_worker._CURRENT
+    for future in [] if current is None else list(current._background):
+        future.cancel()
 
 
 @pytest.fixture(autouse=True)
