@@ -1,10 +1,11 @@
-"""Shard: stream, id, parents and hash range."""
+"""Shard: stream, id, parents and hash range, also as JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 MAX_HASH_KEY = 2**128 - 1
 _HASH_KEY_DIGITS = 39
@@ -75,6 +76,31 @@ class Shard:
         """Whether no record of the shard lies at or before this number, so that to start there is TRIM_HORIZON."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
+
+
+def shard_to_json(shard: Shard) -> dict[str, Any]:
+    """A plain dict without empty entries. The hash range is hexadecimal text: many JSON readers lose digits of numbers above 2**53."""
+    keys = shard.hash_range
+    entries = {
+        "stream": shard.stream,
+        "id": shard.shard_id,
+        "parents": list(shard.parents),
+        "range": None if keys == HashRange() else f"{keys.start:x}-{keys.end:x}",
+        "arn": shard.stream_arn,
+    }
+    return {name: value for name, value in entries.items() if value}
+
+
+def shard_from_json(entries: Mapping[str, Any]) -> Shard:
+    """The inverse of `shard_to_json`. Raises: KeyError, ValueError."""
+    start, end = (entries.get("range") or f"0-{MAX_HASH_KEY:x}").split("-")
+    return Shard(
+        stream=entries["stream"],
+        shard_id=entries["id"],
+        parents=tuple(entries.get("parents", ())),
+        hash_range=HashRange(int(start, 16), int(end, 16)),
+        stream_arn=entries.get("arn"),
+    )
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:

@@ -92,6 +92,15 @@ def test_an_idle_shard_counts_again_when_records_are_queued_but_not_for_a_marker
     assert one.is_active
 
 
+def test_watermarks_wait_for_the_children_of_a_straggler_too():  # W5, W12
+    one = entry(stage=ShardStage.ENDED)
+    one.mark_straggler(True)
+    assert not one.is_active
+    one.await_children(True)
+
+    assert one.is_active
+
+
 def test_dropping_what_is_unread_frees_every_byte_of_the_queue():
     one = entry()
     one.reading.queue.push(watermarked(1, 2))

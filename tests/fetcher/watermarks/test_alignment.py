@@ -237,7 +237,7 @@ def test_an_excluded_shard_within_the_limit_is_selected_although_the_first_in_tu
     made = alignment(100, tracker)
     late, later = entry("late"), entry("later")
     for one, watermarks in ((late, (10, 1_050, 2_000)), (later, (1_500,))):
-        one.status.is_excluded = True
+        one.status.is_straggler = True
         one.reading.queue.push(watermarked(*watermarks, shard_id=one.shard.shard_id))
     queued(made, "held", 5_000)
     made.update(later)
@@ -261,7 +261,7 @@ def test_the_lowest_held_record_is_waited_for_also_when_its_shard_is_excluded():
     awaited, tracker = [], Tracker(parallelism=2)
     made = alignment(100, tracker)
     one = entry("late")
-    one.status.is_excluded = True
+    one.status.is_straggler = True
     one.reading.queue.push(watermarked(1_500, shard_id="late"))
     queued(made, "held", 5_000)
     made.update(one)

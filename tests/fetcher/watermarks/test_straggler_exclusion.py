@@ -52,7 +52,7 @@ class Scene:
 
     @property
     def excluded(self):
-        return [each.shard.shard_id for each in self.table if each.status.is_excluded]
+        return [each.shard.shard_id for each in self.table if each.status.is_straggler]
 
 
 def test_a_shard_further_behind_than_the_lag_is_excluded():

@@ -99,7 +99,7 @@ class ShardView:
     @metric(FLAG)
     def excluded(self) -> bool:
         """So far behind that watermarks do not wait for it."""
-        return self.entry.status.is_excluded
+        return self.entry.status.is_straggler
 
     @metric(COUNTER, "records")
     def late_after_idle(self) -> int:

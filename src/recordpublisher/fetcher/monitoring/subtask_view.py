@@ -170,7 +170,7 @@ class SubtaskView:
     @metric(GAUGE, "shards")
     def excluded_shards(self) -> int:
         """So far behind that watermarks do not wait for them (`flink.watermark.alignment.max.lag`)."""
-        return sum(entry.status.is_excluded for entry in self.entries)
+        return sum(entry.status.is_straggler for entry in self.entries)
 
     @metric(GAUGE, "ms")
     def alignment_lag_ms(self) -> int | None:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.publishers.shards import Shard
-
-from ..shards.shard_json import shard_from_json, shard_to_json
+from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""ShardEmission: what was emitted of one shard. WatermarkStatus: how it counts for watermarks, beside its stage and idleness."""
+"""ShardEmission: what was emitted of one shard."""
 
 from dataclasses import replace
 
@@ -56,43 +56,6 @@ class ShardEmission:
             self.late_after_takeover += records
         else:
             self.late_after_idle += records
-
-
-class WatermarkStatus:
-    """Owns why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
-
-    - `is_excluded`: so far behind that watermarks do not wait for it (W12).
-    - `awaits_children`: it ended, and a child has no reader yet (W5).
-    - `held_since`: since when alignment holds the shard back (monotonic seconds); `held_seconds`: for how long it did before.
-    """
-
-    def __init__(self) -> None:
-        self.is_excluded = self.awaits_children = False
-        self.held_since: float | None = None
-        self.held_seconds = 0.0
-
-    @property
-    def is_held(self) -> bool:
-        """Whether alignment holds the shard back now."""
-        return self.held_since is not None
-
-    def exclude(self, is_excluded: bool) -> bool:
-        """Set `is_excluded`. Returns whether that is a change."""
-        was_excluded, self.is_excluded = self.is_excluded, is_excluded
-        return was_excluded != is_excluded
-
-    def await_children(self, awaits: bool) -> bool:
-        """Set `awaits_children`. Returns whether that is a change."""
-        awaited, self.awaits_children = self.awaits_children, awaits
-        return awaited != awaits
-
-    def set_held(self, is_held: bool, now: float) -> None:
-        """Alignment holds the shard back, or does not; `now` in monotonic seconds."""
-        if is_held and self.held_since is None:
-            self.held_since = now
-        elif not is_held and self.held_since is not None:
-            self.held_seconds += now - self.held_since
-            self.held_since = None
 
 
 def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:

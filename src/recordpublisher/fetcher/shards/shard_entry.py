@@ -14,9 +14,10 @@ from recordpublisher.publishers.shards import Shard
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from ..watermark_functions import is_active, shard_watermark
 from .idleness import IdlenessTimer
-from .shard_emission import ShardEmission, WatermarkStatus
+from .shard_emission import ShardEmission
 from .shard_reading import ReadMoment, ReadProgress, ReadReservation, ShardReading
 from .shard_state import ShardState
+from .watermark_status import WatermarkStatus
 
 
 class ShardStage(Enum):
@@ -142,9 +143,9 @@ class ShardEntry:
         self._listener.on_emitted(self, batch)
         self._on_progress()
 
-    def exclude(self, is_excluded: bool) -> None:
+    def mark_straggler(self, is_straggler: bool) -> None:
         """Watermarks do not wait for it, or do (StragglerDetector)."""
-        if self.status.exclude(is_excluded):
+        if self.status.mark_straggler(is_straggler):
             self._listener.on_changed(self)
 
     def await_children(self, awaits: bool) -> None:
@@ -203,12 +204,12 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They do while it is open, unless it is excluded, or idle with everything written (W4). They also do after its end until its children
-        have readers (W5).
+        They do while it is open, unless it is a straggler, or idle with everything written (W4). They also do after its end until its
+        children have readers (W5), whether it was a straggler or not: nothing is known of the children's records yet.
         """
         if self.status.awaits_children:
             return True
-        is_counted = self.is_open and not self.status.is_excluded
+        is_counted = self.is_open and not self.status.is_straggler
         return is_active(is_counted, self.reading.is_idle, self.has_unwritten)
 
     @property

@@ -53,8 +53,8 @@ class Alignment:
         self._active = ActiveMinimum()
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in the order in which they do: by next watermark, or by turn."""
-        self._excluded_shards = IndexedMinHeap()
-        """The excluded ones among them, by next watermark (W12)."""
+        self._stragglers = IndexedMinHeap()
+        """The stragglers among them, by next watermark (W12)."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self._until_event_time: int | None = None
@@ -107,8 +107,8 @@ class Alignment:
         self._active.set(entry.key, is_active, entry.alignment_watermark)
         can_emit = bool(entry.reading.queue) and may_emit
         self._next_shards.set(entry.key, self._order(entry, watermark) if can_emit else None)
-        self._excluded_shards.set(
-            entry.key, watermark if can_emit and entry.status.is_excluded and self._has_limit else None
+        self._stragglers.set(
+            entry.key, watermark if can_emit and entry.status.is_straggler and self._has_limit else None
         )
         self._update_held_time(entry, watermark)
 
@@ -116,13 +116,13 @@ class Alignment:
         """A shard was removed."""
         self._active.forget(key)
         self._next_shards.set(key, None)
-        self._excluded_shards.set(key, None)
+        self._stragglers.set(key, None)
         self._entries.pop(key, None)
 
     def on_emitted(self, entry: ShardEntry) -> None:
         """A shard has emitted: where the shards take turns, the next `update` puts it last."""
         self._next_shards.set(entry.key, None)
-        self._excluded_shards.set(entry.key, None)
+        self._stragglers.set(entry.key, None)
 
     def report(self) -> int | None:
         """Report this subtask's status and watermark to the tracker, also while idle (W7). Returns the global watermark."""
@@ -161,10 +161,10 @@ class Alignment:
         count = entry.reading.queue.count_within(limit)
         if count:
             return entry, count
-        lowest_excluded = self._excluded_shards.lowest()
-        if lowest_excluded is not None:  # it may be within the limit although it is not first in turn
-            watermark = min(watermark, int(lowest_excluded[0]))
-            entry = self._entries[lowest_excluded[1]]
+        lowest_straggler = self._stragglers.lowest()
+        if lowest_straggler is not None:  # it may be within the limit although it is not first in turn
+            watermark = min(watermark, int(lowest_straggler[0]))
+            entry = self._entries[lowest_straggler[1]]
             count = entry.reading.queue.count_within(limit)
             if count:
                 return entry, count
@@ -193,12 +193,12 @@ class Alignment:
         if watermark is None:
             return BEFORE_ALL_WATERMARKS
         if self._has_limit:
-            return self._order_of_excluded(watermark) if entry.status.is_excluded else watermark
+            return self._order_of_straggler(watermark) if entry.status.is_straggler else watermark
         turn = self._next_shards.value(entry.key)
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
-    def _order_of_excluded(self, watermark: int) -> float:
-        """An excluded shard would always be the lowest: instead it takes turns with the lowest shard that counts (P7, W12)."""
+    def _order_of_straggler(self, watermark: int) -> float:
+        """A straggler would always be the lowest: instead it takes turns with the lowest shard that counts (P7, W12)."""
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
 

@@ -33,7 +33,7 @@ class StragglerDetector:
             return
         highest = self.job_max_watermark
         for entry in self._table:
-            entry.exclude(is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms))
+            entry.mark_straggler(is_straggler(watermarks.get(entry.key), highest, self._max_lag_ms))
 
     @property
     def job_max_watermark(self) -> int | None:

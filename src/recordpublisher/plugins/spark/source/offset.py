@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
-from recordpublisher.fetcher.shards.shard_json import shard_from_json, shard_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState, start_from_json, start_to_json
 from recordpublisher.fetcher.watermark_functions import shard_watermark
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
 
 VERSION = 3
 """Offsets of earlier versions are refused."""
