@@ -12,12 +12,12 @@ from ..options.places import METADATA_ROOT
 from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..service.planning_port import PlanningPort
-from .alignment import AlignmentSettings
 from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
 from .initial_shards import initial_shards, pinned
 from .next_step import Decision, Facts, Step, Wait, Watch, next_step
 from .offset import BatchOffset, ShardOffset, random_id
 from .plan import BatchPlan, PlanInputs, plan_batch
+from .planned_watermark import AlignmentSettings
 from .progress import QueryProgress
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left

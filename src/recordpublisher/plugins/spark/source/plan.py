@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from recordpublisher.publishers.shards import Shard
 
-from .alignment import AlignmentSettings, is_held, next_global_watermark
 from .batch_claims import BatchClaims
 from .claim import ShardRead
 from .offset import BatchOffset, Held, ShardOffset
+from .planned_watermark import AlignmentSettings, is_held, next_global_watermark
 from .reshards import has_children, is_startable, new_shards, unread_shard, with_new_shards, with_started_children
 
 TIP_CONFIRMATION_MS = 3_600_000

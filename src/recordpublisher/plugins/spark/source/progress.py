@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from .alignment import is_held
 from .offset import EMIT_NOTHING, BatchOffset
+from .planned_watermark import is_held
 
 
 @dataclass(frozen=True, slots=True)

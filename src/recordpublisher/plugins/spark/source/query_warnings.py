@@ -4,9 +4,9 @@ import logging
 from collections.abc import Collection
 
 from ..options.spark_options import SparkOptions
-from .alignment import AlignmentSettings
 from .batch_claims import BatchClaims
 from .offset import BatchOffset
+from .planned_watermark import AlignmentSettings
 from .retention import RetentionLeft
 
 LOG = logging.getLogger("recordpublisher.spark")
