@@ -3,8 +3,8 @@
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.stores.s3 import S3Store
-from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
 
 WRITES = ("PutObject", "UpdateItem")

@@ -35,7 +35,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "DYNAMODB": "plugins.stores.dynamodb:DynamoDbStore",
         "GOOGLE": "plugins.stores.object_storage:ObjectStorageStore",
         "AZURE": "plugins.stores.object_storage:ObjectStorageStore",
-        "SQL": "plugins.stores.sql.sql_store:SqlStore",
+        "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {
         "BOUNDED": "consumer.watermark_strategies:BoundedOutOfOrderness",

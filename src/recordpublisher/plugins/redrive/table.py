@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
 from recordpublisher.fetcher.stored_documents import unreadable
+from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.sinks.sql.rows import IDENTITY
 from recordpublisher.plugins.sinks.sql.table_definitions import find_table
-from recordpublisher.plugins.stores.sql.database import Database
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties

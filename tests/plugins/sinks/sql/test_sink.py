@@ -11,7 +11,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.stores.sql.sql_store import SqlStore
+from recordpublisher.plugins.stores.sql_store import SqlStore
 
 from fakes.batches import batch
 from fakes.commits.committing_sink import Start, started

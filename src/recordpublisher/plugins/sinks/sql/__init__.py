@@ -1,6 +1,6 @@
 """The SQL sink: writes rows and positions in one transaction. Start at `sink.py`."""
 
-from recordpublisher.plugins.stores import sql as database  # noqa: F401 - first, since it names the missing extra
+from recordpublisher.plugins import databases  # noqa: F401 - first, since it names the missing extra
 
 from .sink import SqlSink
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from recordpublisher.fetcher.committing_sink import CommitNumber
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.stores.sql.database import Database
+from recordpublisher.plugins.databases.database import Database
 from recordpublisher.publishers.records import RecordBatch
 
 from .rows import Row

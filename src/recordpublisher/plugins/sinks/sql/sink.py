@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.plugins.stores.sql.database import Database
-from recordpublisher.plugins.stores.sql.postgresql_sessions import end_sessions, session_prefix
-from recordpublisher.plugins.stores.sql.sql_store import SqlStore
+from recordpublisher.plugins.databases.database import Database
+from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
+from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME

@@ -10,8 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import CompileError, DBAPIError, IntegrityError, StatementError
 
 from recordpublisher.consumer.typed_values import has_fields
-from recordpublisher.plugins.stores.sql.error_kinds import is_about_the_row, tells_of_changed_table
-from recordpublisher.plugins.stores.sql.postgresql_sessions import lock_table_creation
+from recordpublisher.plugins.databases.error_kinds import is_about_the_row, tells_of_changed_table
+from recordpublisher.plugins.databases.postgresql_sessions import lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.groups.sinks import SQL_COLUMNS, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from recordpublisher.fetcher.conditional_store import VersionedValue
-from recordpublisher.plugins.stores.sql.sql_store import SqlStore
+from recordpublisher.plugins.stores.sql_store import SqlStore
 from recordpublisher.publishers.properties.properties import Properties
 
 

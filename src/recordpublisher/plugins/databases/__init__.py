@@ -1,4 +1,4 @@
-"""PostgreSQL and SQLite (extra `sql`): connection, retried transactions and the conditional store. Start at `sql_store.py`."""
+"""PostgreSQL and SQLite (extra `sql`), as the SQL sink, the store and dead letters use them. Start at `database.py`."""
 
 from recordpublisher.extras import install_command
 

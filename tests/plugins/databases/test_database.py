@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from recordpublisher import ConfigurationError, Properties, RetriesExhaustedError
-from recordpublisher.plugins.stores.sql.database import Database
-from recordpublisher.plugins.stores.sql.engines import engine_of
+from recordpublisher.plugins.databases.database import Database
+from recordpublisher.plugins.databases.engines import engine_of
 
 FAST = Properties({"flink.sql.transaction.maxretries": 2, "flink.sql.transaction.backoff.base": 1})
 

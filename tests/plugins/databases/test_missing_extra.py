@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("module", ["sinks.sql", "stores.sql"])
+@pytest.mark.parametrize("module", ["sinks.sql", "stores.sql_store"])
 def test_the_missing_extra_is_named(module):
     code = f"import sys; sys.modules['sqlalchemy'] = None; import recordpublisher.plugins.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

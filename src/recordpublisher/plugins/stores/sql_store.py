@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
-
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
+from recordpublisher.plugins.databases.database import Database
+from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
-from .database import Database
-from .postgresql_sessions import end_sessions, lock_table_creation, session_prefix
+# isort: split
+# After `databases`, which names the missing extra.
+from sqlalchemy import Column, Connection, LargeBinary, MetaData, String, Table, func, inspect, select, text
 
 T = TypeVar("T")
 TABLE = "recordpublisher_state"
