@@ -23,7 +23,7 @@ from .monitoring.workers_wanted import WorkersWanted
 from .ownership.fixed_ownership import FixedOwnership
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.acknowledgements import Acknowledgements
-from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.read_intake import ReadIntake

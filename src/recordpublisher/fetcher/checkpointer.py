@@ -17,7 +17,7 @@ from .checkpoints.subtask_commits import SubtaskCommits
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.acknowledgements import Acknowledgements
-from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable

@@ -21,7 +21,7 @@ from .monitoring.subtask_view import SubtaskView
 from .ownership.shard_ownership import ShardOwnership
 from .pipeline.acknowledgements import Acknowledgements
 from .pipeline.bounds import BoundedResult, Bounds, EndReason, shard_outcome
-from .pipeline.dead_letters import DeadLetterHandler
+from .pipeline.dead_letter_handler import DeadLetterHandler
 from .pipeline.retention_gaps import RetentionGaps
 from .pipeline.termination import RunCompletion, TerminationCondition
 from .shard_lifecycle import ShardLifecycle

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recordpublisher.fetcher.pipeline.dead_letters import payload_fields
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -19,8 +18,9 @@ from ..options import JobProperties, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.redrive.letters import DeadLetter, DeadLetters
-    from recordpublisher.plugins.redrive.replay import DropTarget, HandlerTarget, StreamTarget
+    from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+    from recordpublisher.plugins.dead_letters.replay import DropTarget, HandlerTarget, StreamTarget
+    from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
 dead_letters = subcommands(
     "List the dead letters of a job, show one, and replay them.\n\n"
@@ -87,9 +87,9 @@ def show(
             "shard": letter.shard.key,
             "sequence_number": letter.number,
             "arrived": _arrival(letter),
+            "partition_key": letter.record.partition_key,
         }
-        fields |= {"partition_key": letter.record.partition_key, "error": letter.reason}
-        echo(json_text(fields | payload_fields(letter.record.data)))
+        echo(json_text(fields | letter.value()))
 
 
 @dead_letters.command("replay")
@@ -117,7 +117,7 @@ def replay(
     """
 
     async def run() -> int:
-        from recordpublisher.plugins.redrive.replay import DropTarget, HandlerTarget, StreamTarget
+        from recordpublisher.plugins.dead_letters.replay import DropTarget, HandlerTarget, StreamTarget
 
         if to is None and queue:
             done, kept, unread = await _replay(properties, DropTarget(), only or (), queue, restores=True)
@@ -146,7 +146,7 @@ def drop(
     """
 
     async def run() -> None:
-        from recordpublisher.plugins.redrive.replay import DropTarget
+        from recordpublisher.plugins.dead_letters.replay import DropTarget
 
         done, _, _ = await _replay(properties, DropTarget(), numbers, queue)
         echo(f"Dropped: {done}.")
@@ -163,7 +163,7 @@ async def _replay(
     restores: bool = False,
 ) -> tuple[int, int, int]:
     """How many succeeded, failed, and could not be read. Raises: StateError when none has one of the numbers."""
-    from recordpublisher.plugins.redrive.replay import replayed
+    from recordpublisher.plugins.dead_letters.replay import replayed
 
     done, kept = 0, 0
     async with _letters(properties, queue, restores=restores) as letters, target:
@@ -181,16 +181,16 @@ def _missing(number: str) -> StateError:
 
 
 @asynccontextmanager
-async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[DeadLetters]:
-    letters: DeadLetters
+async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
+    letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.redrive.queue import QueueLetters
+        from recordpublisher.plugins.dead_letters.queue import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:
-        from recordpublisher.plugins.redrive.letters import dead_letters_of
+        from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
 
-        letters = dead_letters_of(properties)
+        letters = stored_letters_of(properties)
     try:
         yield letters
     finally:

@@ -15,7 +15,7 @@ from ..leases.documents.position_part import StoredPosition
 from ..leases.planning.group_watermark import ShardWatermark
 from ..leases.planning.shard_loads import LoadRate
 from ..leases.shard_readers import ReadPositions
-from ..pipeline.dead_letters import DeadLetterHandler
+from ..pipeline.dead_letter_handler import DeadLetterHandler
 from ..pipeline.emitter import Emitter
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys

@@ -12,7 +12,7 @@ import pytest
 from recordpublisher.plugins.sinks.kinesis.failure_handler import FailedRecord
 from recordpublisher.plugins.spark.process.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.writer.columns import WriteColumns
-from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
+from recordpublisher.plugins.spark.writer.failure_options import dead_letter_sink
 from recordpublisher.plugins.spark.writer.rejected_rows import RejectedRows
 from recordpublisher.plugins.spark.writer.row_conversion import RowsToRecords
 from recordpublisher.plugins.spark.writer.row_ids import IdField, RowIds

@@ -22,7 +22,7 @@ from ..process.driver_errors import one_sentence
 from ..process.python_worker import WorkerLoop, log_to_stderr, worker_loop
 from ..versions import DataSourceStreamArrowWriter
 from .columns import columns_of
-from .dead_letters import check_folder, dead_letter_sink
+from .failure_options import check_folder, dead_letter_sink
 from .rejected_rows import RejectedRows
 from .row_conversion import RowsToRecords
 from .row_ids import BATCH, IdField, RowIds, scope_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordpublisher.fetcher.pipeline.dead_letters import dead_letter
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext
 from recordpublisher.plugins.sinks.kinesis.failure_handler import VALIDATION_EXCEPTION, FailedRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -87,9 +87,8 @@ class RejectedRows:
     def _letter(self, stream: str, failed: FailedRecord) -> RecordBatch:
         row_id = self._ids.id_of(stream, None, None, failed.data)
         record = UserRecord(failed.data, row_id, time.time(), failed.partition_key, failed.explicit_hash_key)
-        return dead_letter(
-            Shard(stream_name(stream), self._where.replace(" ", "-")), record, self._reason(stream, failed)
-        )
+        shard = Shard(stream_name(stream), self._where.replace(" ", "-"))
+        return DeadLetter(shard, record, self._reason(stream, failed)).batch()
 
     def _reason(self, stream: str, failed: FailedRecord) -> str:
         return (

@@ -15,7 +15,7 @@ from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
 from ..options.unknown_options import check_unknown_options, is_option
 from ..outages import MAX_OUTAGE
-from .dead_letters import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
+from .failure_options import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
 
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
 """Default queue size of each stream when a column names them: their number is unknown, and memory must stay bounded."""

@@ -1,51 +1,30 @@
-"""DeadLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
+"""StoredLetters: the letters of a job, in the place where its dead-letter sink has written them (S7)."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shards import Shard
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.sinks.kinesis import KinesisSink
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 MOST_LOGGED = 20
 """Letters that cannot be read, each with a line of its own."""
 CHUNK = 1000
 """Letters that are replayed together: what a kill may repeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An original record, and why it could not be used. `place`: which one it is where it is stored."""
-
-    shard: Shard
-    record: UserRecord
-    reason: str
-    place: Any = None
-
-    @property
-    def number(self) -> str:
-        """Its sequence number, with the sub-sequence number within an aggregate."""
-        return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What tells it from others: the shard's key and the record's numbers."""
-        return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
-
-
-class DeadLetters(ABC):
+class StoredLetters(ABC):
     """A place with dead letters. Owns its connections, and how many of the letters could not be read: those are kept."""
 
     unreadable = 0
@@ -67,6 +46,26 @@ class DeadLetters(ABC):
         """Release the connections."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLetters:
+    """Those of a file, or of a page of a table, that can be read, and why the others cannot."""
+
+    letters: Sequence[DeadLetter]
+    unreadable: Sequence[StateError]
+
+
+def read_letters(stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> ReadLetters:
+    """Read what is stored; `letter_of` is given its number too, and raises StateError."""
+    letters: list[DeadLetter] = []
+    unreadable: list[StateError] = []
+    for index, each in enumerate(stored):
+        try:
+            letters.append(letter_of(each, index))
+        except StateError as error:
+            unreadable.append(error)
+    return ReadLetters(letters, unreadable)
+
+
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
     """Put the original records to the tip of a stream, with their keys. Raises: SinkError."""
     for letter in letters:
@@ -74,7 +73,7 @@ async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:
         await sink.put(record.data, record.partition_key or record.sequence_number, record.explicit_hash_key)
 
 
-def dead_letters_of(properties: Properties) -> DeadLetters:
+def stored_letters_of(properties: Properties) -> StoredLetters:
     """Where a job's dead letters are. Raises: ConfigurationError for a sink whose letters cannot be read."""
     from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
 

@@ -1,56 +1,73 @@
-"""Dead letters as the sinks store them: a line of jsonl, or a row of Parquet or of a table. One that does not fit costs no other."""
+"""DeadLetter: a record that could not be used, and why; how it is written, and read where a sink has stored it (S7).
+
+A field of it is one of `_Value`, which is stored, and of `DeadLetter`. A stored letter that does not fit costs no other.
+"""
+
+from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, cast
 
 import msgspec
 
-from recordpublisher.fetcher.stored_documents import Sequence as SequenceText
-from recordpublisher.fetcher.stored_documents import check_document, read_document, unreadable
-from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, hash_key_from, is_valid_name
 
-from .letters import DeadLetter
-
-T = TypeVar("T")
+from ..stored_documents import Sequence as SequenceText
+from ..stored_documents import check_document, read_document, unreadable
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLetters:
-    """Those of a file, or of a page of a table, that can be read, and why the others cannot."""
+class DeadLetter:
+    """An original record, and why it could not be used. `place`: which one it is where it is stored."""
 
-    letters: Sequence[DeadLetter]
-    unreadable: Sequence[StateError]
+    shard: Shard
+    record: UserRecord
+    reason: str
+    place: Any = None
 
+    @property
+    def number(self) -> str:
+        """Its sequence number, with the sub-sequence number within an aggregate."""
+        return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
 
-def read_letters(stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> ReadLetters:
-    """Read what is stored; `letter_of` is given its number too, and raises StateError."""
-    letters: list[DeadLetter] = []
-    unreadable: list[StateError] = []
-    for index, each in enumerate(stored):
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells it from others: the shard's key and the record's numbers."""
+        return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
+
+    def value(self) -> dict[str, Any]:
+        """What is stored beside the columns of the record: the error, and the payload as text or else as base64."""
+        data = self.record.data
         try:
-            letters.append(letter_of(each, index))
-        except StateError as error:
-            unreadable.append(error)
-    return ReadLetters(letters, unreadable)
+            value = _Value(self.reason, data.decode())
+        except UnicodeDecodeError:
+            value = _Value(self.reason, base64.b64encode(data).decode(), base64=True)
+        return cast(dict[str, Any], msgspec.to_builtins(value))
+
+    def batch(self) -> RecordBatch:
+        """What is written to the sink: a batch of one with the unchanged record."""
+        data = self.record.data
+        return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), values=[self.value()])
 
 
-class _Value(msgspec.Struct):
-    """`payload` is in jsonl only; rows have their own column."""
+class _Value(msgspec.Struct, omit_defaults=True):
+    """What is stored of a letter beside the columns of its record. Rows have a column for the payload, which is read in its place."""
 
-    payload: str = ""
     error: str | None = None
+    payload: str | msgspec.UnsetType = msgspec.UNSET
     base64: bool = False
 
     @property
     def data(self) -> bytes:
-        return base64.b64decode(self.payload, validate=True) if self.base64 else self.payload.encode()
+        payload = "" if self.payload is msgspec.UNSET else self.payload
+        return base64.b64decode(payload, validate=True) if self.base64 else payload.encode()
 
 
 class _Record(msgspec.Struct, kw_only=True):
@@ -72,7 +89,7 @@ class _Record(msgspec.Struct, kw_only=True):
         if not 1970 <= self.approximate_arrival_timestamp.year < 9999:
             raise ValueError(f"{self.approximate_arrival_timestamp} is no time of arrival")
 
-    def letter(self, data: bytes, reason: str | None, place: Any) -> DeadLetter:
+    def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
         """The letter; a time without an offset is in UTC."""
         arrival = self.approximate_arrival_timestamp
         record = UserRecord(
@@ -83,7 +100,7 @@ class _Record(msgspec.Struct, kw_only=True):
             self.explicit_hash_key,
             self.sub_sequence_number,
         )
-        return DeadLetter(Shard(self.stream, self.shard_id), record, reason or "", place)
+        return DeadLetter(Shard(self.stream, self.shard_id), record, value.error or "", place)
 
 
 class _Line(_Record):
@@ -99,7 +116,7 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
     """A letter as the jsonl sink writes it; `name` is for errors. Raises: StateError."""
     read = check_document(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
-        return read.letter(read.value.data, read.value.error, place)
+        return read.letter(read.value.data, read.value, place)
     except ValueError as error:  # base64 that is none
         raise unreadable(name, error) from error
 
@@ -111,7 +128,7 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
         raise unreadable(name, f"its data is of the type {type(read.data).__name__}")
     is_text = isinstance(read.value, str)
     value = read_document(read.value, _Value, name) if is_text else check_document(read.value, _Value, name)
-    return read.letter(read.data, value.error, place)
+    return read.letter(read.data, value, place)
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from itertools import groupby
 from typing import Self
 
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
@@ -21,7 +22,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
-from .letters import DeadLetter, DeadLetters, put_letters
+from .stored_letters import StoredLetters, put_letters
 
 Failures = Mapping[tuple[str, str, int], str]
 """Why letters failed, by `DeadLetter.key`."""
@@ -115,7 +116,7 @@ class DropTarget(AsyncExitStack):
 
 
 async def replayed(
-    letters: DeadLetters, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str] = ()
+    letters: StoredLetters, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str] = ()
 ) -> AsyncIterator[tuple[int, list[tuple[DeadLetter, str]]]]:
     """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason.
 

@@ -6,8 +6,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.redrive.letters import dead_letters_of
-from recordpublisher.plugins.redrive.replay import HandlerTarget, StreamTarget, replayed
+from recordpublisher.plugins.dead_letters.replay import HandlerTarget, StreamTarget, replayed
+from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
 from recordpublisher.testing import run_virtual
 
 HANDLER = """
@@ -81,7 +81,7 @@ async def job(properties, service, shop):
 
 
 async def letters_left(properties):
-    letters = dead_letters_of(properties)
+    letters = stored_letters_of(properties)
     try:
         return [letter async for chunk in letters.chunks(is_replay=False) for letter in chunk]
     finally:
@@ -89,7 +89,7 @@ async def letters_left(properties):
 
 
 async def replay(properties, target):
-    letters, done, failed = dead_letters_of(properties), 0, []
+    letters, done, failed = stored_letters_of(properties), 0, []
     try:
         async with target:
             async for count, again in replayed(letters, target):
@@ -132,10 +132,10 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
 
 @pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.redrive.files.CHUNK", 1)
-    monkeypatch.setattr("recordpublisher.plugins.redrive.table.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.files.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table.CHUNK", 1)
     shop.failing = set()
-    letters, target = dead_letters_of(job), HandlerTarget(job)
+    letters, target = stored_letters_of(job), HandlerTarget(job)
     async with target:
         async for _ in (replaying := replayed(letters, target)):
             break
@@ -174,13 +174,13 @@ def test_the_sink_object_of_a_program_has_no_handler_that_letters_reach(properti
 
 def test_letters_of_another_sink_cannot_be_read(properties):
     with pytest.raises(rp.ConfigurationError, match="jsonl, parquet, sql or kinesis"):
-        dead_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
+        stored_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
 
 
 def test_a_folder_that_no_letter_has_made_yet_has_none_and_a_mistyped_path_is_an_error(tmp_path):
     def letters_in(path):
         sink = {"flink.deadletter.sink": "jsonl", "flink.deadletter.jsonl.path": str(path)}
-        return dead_letters_of(rp.Properties({"flink.deserializer.error": "DEAD_LETTER", **sink}))
+        return stored_letters_of(rp.Properties({"flink.deserializer.error": "DEAD_LETTER", **sink}))
 
     async def numbers():
         return [letter async for chunk in letters_in(tmp_path / "letters").chunks(is_replay=False) for letter in chunk]

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 from recordpublisher.plugins.spark.writer.data_writers import KinesisStreamWriter
-from recordpublisher.plugins.spark.writer.dead_letters import dead_letter_sink
+from recordpublisher.plugins.spark.writer.failure_options import dead_letter_sink
 from recordpublisher.plugins.spark.writer.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
 

@@ -1,9 +1,7 @@
 """DeadLetterHandler: what happens to records that cannot be deserialised or that the sink rejects (S7)."""
 
-import base64
 import logging
 from dataclasses import replace
-from typing import Any
 
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
@@ -11,6 +9,7 @@ from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecor
 
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
+from .dead_letter_format import DeadLetter
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({})
@@ -80,20 +79,6 @@ class DeadLetterHandler:
     async def _write(self, shard: Shard, record: UserRecord, reason: str) -> None:
         if self._sink is None:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
-        await self._sink.write(dead_letter(shard, record, reason))
+        await self._sink.write(DeadLetter(shard, record, reason).batch())
         if shard.key in self._table:
             self._table[shard.key].metrics.add("dead_letters")
-
-
-def dead_letter(shard: Shard, record: UserRecord, reason: str) -> RecordBatch:
-    """A batch of one with the unchanged record. Its value has the error, and the payload as text or else as base64."""
-    value = {"error": reason, **payload_fields(record.data)}
-    return RecordBatch(shard, [record], raw_count=1, raw_bytes=len(record.data), values=[value])
-
-
-def payload_fields(data: bytes) -> dict[str, Any]:
-    """A payload as text, or else as base64."""
-    try:
-        return {"payload": data.decode()}
-    except UnicodeDecodeError:
-        return {"payload": base64.b64encode(data).decode(), "base64": True}

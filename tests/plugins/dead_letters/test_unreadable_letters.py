@@ -11,8 +11,8 @@ from pyarrow import parquet
 from sqlalchemy import create_engine
 
 import recordpublisher as rp
-from recordpublisher.plugins.redrive.letters import dead_letters_of
-from recordpublisher.plugins.redrive.replay import DropTarget, replayed
+from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed
+from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
 from recordpublisher.plugins.sinks.sql.rows import record_columns
 from recordpublisher.plugins.sinks.sql.table_definitions import create_table
 
@@ -88,7 +88,7 @@ WRITE = {"jsonl": write_jsonl, "parquet": write_parquet, "sql": write_sql}
 def letters_in(folder, kind):
     place = {"flink.deadletter.sql.uri": f"sqlite:///{folder}/letters.db", "flink.deadletter.sql.table": "records"}
     place = place if kind == "sql" else {f"flink.deadletter.{kind}.path": str(folder)}
-    return dead_letters_of(rp.Properties({"flink.deadletter.sink": kind, **place}))
+    return stored_letters_of(rp.Properties({"flink.deadletter.sink": kind, **place}))
 
 
 async def listed(folder, kind):

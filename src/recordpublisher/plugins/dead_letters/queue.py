@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
 from recordpublisher.publishers.properties.groups.queue import QUEUE_CREATION
 from recordpublisher.publishers.properties.properties import Properties
@@ -9,13 +10,13 @@ from recordpublisher.publishers.queue import QueueFactory
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
-from .letters import DeadLetter, DeadLetters
+from .stored_letters import StoredLetters
 
 HIDDEN_SECONDS = 120
 """From other processes, while letters are shown or replayed; then they are put back."""
 
 
-class QueueLetters(DeadLetters):
+class QueueLetters(StoredLetters):
     """Receives letters until there are no more, and makes visible again what is neither restored nor discarded."""
 
     def __init__(self, properties: Properties, *, restores: bool) -> None:

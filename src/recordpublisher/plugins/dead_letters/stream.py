@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.build_from_properties import build_store
 from recordpublisher.plugins.host.manager import load_registry
@@ -17,10 +18,10 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 
-from .letters import DeadLetter, DeadLetters, put_letters
+from .stored_letters import StoredLetters, put_letters
 
 
-class StreamLetters(DeadLetters):
+class StreamLetters(StoredLetters):
     """Reads what is in the stream now. Where it goes on is kept beside the positions of the job."""
 
     def __init__(self, properties: Properties) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, delete, select, tuple_
 from sqlalchemy.exc import DataError
 
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.sinks.sql.rows import IDENTITY
@@ -15,8 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .letters import CHUNK, DeadLetter, DeadLetters
-from .stored_letters import letter_of_row, read_letters
+from .stored_letters import CHUNK, StoredLetters, read_letters
 
 UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """What the conversion of a column raises, such as that of a time which SQLite keeps as text."""
@@ -25,7 +25,7 @@ _StoredRow = tuple[Any, Any]
 _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
 
 
-class TableLetters(DeadLetters):
+class TableLetters(StoredLetters):
     """Owns the connection to the database."""
 
     def __init__(self, properties: Properties) -> None:

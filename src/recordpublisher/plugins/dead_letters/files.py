@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.sinks.files.staged_files import HIDDEN
 from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync, write_file
@@ -11,14 +12,13 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
-from .letters import CHUNK, DeadLetter, DeadLetters
-from .stored_letters import ReadLetters, letter_of_line, letter_of_row, read_letters
+from .stored_letters import CHUNK, ReadLetters, StoredLetters, read_letters
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters, by their numbers, to another file."""
 
 
-class FileLetters(DeadLetters):
+class FileLetters(StoredLetters):
     """Owns the file that is replayed, and which of its letters are left."""
 
     def __init__(self, suffix: str, properties: Properties) -> None:

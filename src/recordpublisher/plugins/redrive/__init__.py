@@ -1,1 +1,0 @@
-"""Dead letters of a job: read where they were written, and replayed into its handler or its streams. Start at `letters.py`."""
