@@ -12,7 +12,8 @@ from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
 
-from .record_columns import DATA, RECORD_SCHEMA, arrow_columns
+from .record_columns import RECORD_SCHEMA, arrow_columns
+from .record_fields import DATA
 from .typed_columns import TypedColumns
 
 

@@ -17,15 +17,9 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 
-_ALL_DIFFERENT = {
-    "explicitHashKey",
-    "sequenceNumber",
-    "subSequenceNumber",
-    "approximateArrivalTimestamp",
-    "eventTime",
-    "data",
-    "value",
-}
+from .record_fields import RECORD_FIELDS
+
+_ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_distinct)}
 """Columns without a dictionary: nearly every value differs, and it would cost a quarter of the encoding."""
 
 

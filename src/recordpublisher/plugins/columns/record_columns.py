@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import attrgetter, is_
+from operator import is_
 from typing import Any
 
 import pyarrow as pa
@@ -20,21 +20,11 @@ from .column_buffers import (
     repeated_column,
     text_column,
 )
+from .record_fields import RECORD_FIELDS, RecordField
 
-DATA = "data"
-RECORD_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("shardId", pa.string()),
-        ("partitionKey", pa.string()),
-        ("explicitHashKey", pa.string()),
-        ("sequenceNumber", pa.string()),
-        ("subSequenceNumber", pa.int64()),
-        ("approximateArrivalTimestamp", INSTANT),
-        ("eventTime", INSTANT),
-        (DATA, pa.binary()),
-    ]
-)
+_ARROW_TYPES = {"STRING": pa.string(), "LONG": pa.int64(), "TIMESTAMP": INSTANT, "BINARY": pa.binary()}
+_FIELDS = {field.name: field for field in RECORD_FIELDS}
+RECORD_SCHEMA = pa.schema([(field.name, _ARROW_TYPES[field.spark_type]) for field in RECORD_FIELDS])
 """Spark compares the types of the first batch with its own schema, and accepts exactly these."""
 
 
@@ -50,54 +40,32 @@ def arrow_columns(
     our buffers for texts, but imports pandas.
     """
     names = schema.names
+    fields = [_FIELDS[name] for name in names]
     # batch by batch: its records are in the CPU cache while all of its columns are taken
-    taken = [[_TAKEN[name](batch) for name in names] for batch in batches]
+    taken = [[field.taken(batch) for field in fields] for batch in batches]
     parts = dict(zip(names, zip(*taken, strict=True), strict=True))
     arrivals = parts.get("approximateArrivalTimestamp")
     if arrivals and "eventTime" in parts and all(map(is_, arrivals, parts["eventTime"])):
         del parts["eventTime"]  # the same lists: the same column
-    columns = {}
-    for name, values in parts.items():
-        kind = schema.field(name).type
-        if name in _OF_ARROW and joined is None:
-            columns[name] = pa.array(_together(values), kind)
-        elif name in _INSTANTS and joined is None:
-            columns[name] = cast_instants(_together(values), kind)
-        else:
-            columns[name] = binary_column(values, joined) if joined and name == DATA else _MADE[name](values, kind)
+    columns = {name: _column(_FIELDS[name], values, schema.field(name).type, joined) for name, values in parts.items()}
     columns.setdefault("eventTime", columns.get("approximateArrivalTimestamp"))
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
 
-def _joined(make: Callable[[Any], pa.Array]) -> Callable[[Sequence[Any], pa.DataType], pa.Array]:
-    """Makes one array of the lists of all batches."""
-    return lambda parts, _: make(_together(parts))
-
-
-def _together(parts: Sequence[Any]) -> Sequence[Any]:
-    return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
-
-
-_TAKEN: dict[str, Callable[[RecordBatch], Any]] = {
-    "stream": lambda batch: (batch.stream, len(batch)),
-    "shardId": lambda batch: (batch.shard_id, len(batch)),
-    "partitionKey": attrgetter("partition_keys"),
-    "explicitHashKey": attrgetter("explicit_hash_keys"),
-    "sequenceNumber": attrgetter("sequence_numbers"),
-    "subSequenceNumber": attrgetter("sub_sequence_numbers"),
-    "approximateArrivalTimestamp": attrgetter("arrival_millis"),
-    "eventTime": attrgetter("event_time_column"),
-    DATA: attrgetter("data"),
-}
-_OF_ARROW = {"partitionKey", "explicitHashKey", "sequenceNumber", DATA}
-_INSTANTS = {"approximateArrivalTimestamp", "eventTime"}
-_MADE: dict[str, Callable[[Sequence[Any], pa.DataType], pa.Array]] = {
-    "stream": lambda parts, _: repeated_column(parts),
-    "shardId": lambda parts, _: repeated_column(parts),
-    "partitionKey": _joined(text_column),
-    "explicitHashKey": _joined(text_column),
-    "sequenceNumber": _joined(text_column),
-    "subSequenceNumber": _joined(number_column),
-    "approximateArrivalTimestamp": lambda parts, kind: instant_column(_together(parts), kind),
-    "eventTime": lambda parts, kind: instant_column(_together(parts), kind),
-}
+def _column(
+    field: RecordField,
+    parts: Sequence[Any],
+    kind: pa.DataType,
+    joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None,
+) -> pa.Array:
+    """One array of the values of all batches."""
+    if field.is_shared:
+        return repeated_column(parts)
+    if field.spark_type == "BINARY" and joined is not None:
+        return binary_column(parts, joined)
+    values = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+    if field.spark_type == "LONG":
+        return number_column(values)
+    if field.spark_type == "TIMESTAMP":
+        return instant_column(values, kind) if joined is not None else cast_instants(values, kind)
+    return text_column(values) if joined is not None else pa.array(values, kind)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
+from recordpublisher.plugins.columns.record_fields import SPARK_SCHEMA
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .columns.read_schema import SPARK_SCHEMA
 from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
 from .options.start_by_shard import starts_by_shard, with_starts
 from .options.unknown_options import (

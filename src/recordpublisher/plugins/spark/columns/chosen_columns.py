@@ -5,11 +5,10 @@ from typing import Any
 import pyarrow as pa
 
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
+from recordpublisher.plugins.columns.record_fields import RECORD_FIELDS, SPARK_SCHEMA
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .read_schema import SPARK_SCHEMA
-
-_TYPES = dict(column.split(" ") for column in SPARK_SCHEMA.split(", "))
+_TYPES = {field.name: field.spark_type for field in RECORD_FIELDS}
 _SPARK_NAMES = {"bigint": "LONG"}
 
 

@@ -1,0 +1,44 @@
+"""The columns of a record, as Spark, Arrow, Parquet and the lake tables have them: each is declared here once.
+
+Without pyarrow: processes of Spark that only check options import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from recordpublisher.publishers.records import RecordBatch
+
+DATA = "data"
+
+
+class RecordField(NamedTuple):
+    """A column of records.
+
+    - `spark_type`: STRING, LONG, TIMESTAMP (taken as epoch ms) or BINARY; Arrow's type follows from it.
+    - `taken`: the values of a batch; of a shared one the text, and how many records have it.
+    - `is_shared`: all records of a batch have the same. `is_distinct`: nearly every record has another one.
+    """
+
+    name: str
+    spark_type: str
+    taken: Callable[[RecordBatch], Any]
+    is_shared: bool = False
+    is_distinct: bool = True
+
+
+RECORD_FIELDS = (
+    RecordField("stream", "STRING", lambda batch: (batch.stream, len(batch)), is_shared=True, is_distinct=False),
+    RecordField("shardId", "STRING", lambda batch: (batch.shard_id, len(batch)), is_shared=True, is_distinct=False),
+    RecordField("partitionKey", "STRING", attrgetter("partition_keys"), is_distinct=False),
+    RecordField("explicitHashKey", "STRING", attrgetter("explicit_hash_keys")),
+    RecordField("sequenceNumber", "STRING", attrgetter("sequence_numbers")),
+    RecordField("subSequenceNumber", "LONG", attrgetter("sub_sequence_numbers")),
+    RecordField("approximateArrivalTimestamp", "TIMESTAMP", attrgetter("arrival_millis")),
+    RecordField("eventTime", "TIMESTAMP", attrgetter("event_time_column")),
+    RecordField(DATA, "BINARY", attrgetter("data")),
+)
+SPARK_SCHEMA = ", ".join(f"{field.name} {field.spark_type}" for field in RECORD_FIELDS)
