@@ -5,7 +5,9 @@ import json
 import pytest
 import typer
 
-from recordpublisher.cli.job_commands.doctor import doctor
+from recordpublisher import Properties
+from recordpublisher.cli.doctor.streams import Use
+from recordpublisher.cli.job_commands.doctor import doctor, use_of
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import several_commands
@@ -63,6 +65,21 @@ def test_a_wrong_setting_is_a_line_too_and_ends_the_checks(done):
     assert checks(done["region"])["region"] == "PROBLEM"
     assert list(checks(done["region"]).values()).count("PROBLEM") == 1
     assert not any(name.startswith("orders") for name in checks(done["region"]))
+
+
+ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/Orders/consumer/billing:1"
+
+
+@pytest.mark.parametrize("registration", ["NONE", "EAGER"])
+def test_a_job_uses_the_consumer_whose_arn_it_is_given(registration):
+    given = {"flink.stream.efo.registration": registration, "flink.stream.efo.consumerarn.Orders": ARN}
+    job = Properties({"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "billing", **given})
+
+    assert use_of(job, "Orders") == Use(consumer="billing", consumer_arn=ARN)
+
+
+def test_without_a_valid_name_of_the_consumer_only_the_setting_is_a_problem():
+    assert use_of(Properties({"flink.stream.recordpublisher": "EFO"}), "orders") == Use()
 
 
 def test_the_options_of_a_query_on_spark_are_checked_with_its_stream_and_the_place_of_its_claims(done):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME, CONSUMER_TAGS, REGISTRATION
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
@@ -88,16 +87,21 @@ def _print(findings: Sequence[Finding]) -> None:
 
 def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
     """What a job does with one of its streams. `writes`: without a job, writing is asked for too."""
+    from recordpublisher.publishers.fanout.config import FanOutConfig
+
     from ..doctor.streams import Use
 
     calls = ("PutRecord", "PutRecords") if writes else ()
     if properties.value(RECORD_PUBLISHER) != "EFO":
         return Use(writes=calls)
-    is_registered = properties.value(REGISTRATION) == "NONE"
-    arns = properties.with_prefix(CONSUMER_ARN) if is_registered else {}
+    try:
+        config = FanOutConfig.of(properties)
+    except ConfigurationError:  # a finding of its own
+        return Use(writes=calls)
+    given = config.configured_arn(stream_name(stream))
     return Use(
-        consumer=properties.value(CONSUMER_NAME) or "",
-        consumer_arn=arns.get(stream_name(stream)),
-        has_tags=properties.is_set(CONSUMER_TAGS),
+        consumer=config.consumer_name or "",
+        consumer_arn=None if given is None else given.text,
+        has_tags=bool(config.tags),
         writes=calls,
     )
