@@ -20,13 +20,8 @@ from ..retry import call_with_retries
 from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
-from .read_rate import (
-    MIN_CALL_INTERVAL_SECONDS,
-    RecordSize,
-    next_read_at,
-    records_to_request,
-    retry_pause_seconds,
-)
+from .read_limit import RecordSize, records_to_request
+from .read_rate import MIN_CALL_INTERVAL_SECONDS, next_read_at, retry_pause_seconds
 from .shard_iterator import ShardIterator, explain_not_found
 
 

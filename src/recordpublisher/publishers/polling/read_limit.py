@@ -1,0 +1,45 @@
+"""How many records a read asks for, by their measured size and the memory that is free (R1, P6): the Limit of GetRecords. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..service_limits import GET_RECORDS_RECORDS, READ_BYTES_PER_SECOND
+from .read_rate import MIN_CALL_INTERVAL_SECONDS
+
+FIRST_READ_BUDGET_BYTES = 2**20
+"""Budget of the first read when none was set. It measures the records, so that a thousand shards may start at once (P6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSize:
+    """Mean bytes of a Kinesis record: `read` as the service counts them, `held` in memory after de-aggregation.
+
+    Before anything was read, the defaults are larger than usual records, so that the first read stays within its budget.
+    """
+
+    read: float = 10_240.0
+    held: float = 10_240.0
+    is_measured: bool = False
+
+    def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
+        """The means of a response with `raw_count` Kinesis records; unchanged when it has none."""
+        if raw_count == 0:
+            return self
+        return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)
+
+
+def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
+    """The Limit of the next read, 1 to 10,000.
+
+    With adaptive reads it is what the shard yields in one loop of `loop_seconds`, which may be more than `max_records` (R1). It is
+    lowered to what fits into `budget_bytes` (P6), but never below one record.
+    """
+    limit = max_records
+    if loop_seconds is not None:
+        limit = int(READ_BYTES_PER_SECOND * max(loop_seconds, MIN_CALL_INTERVAL_SECONDS) / size.read)
+    if budget_bytes is None and not size.is_measured:
+        budget_bytes = FIRST_READ_BUDGET_BYTES
+    if budget_bytes is not None:
+        limit = min(limit, int(budget_bytes / size.held))
+    return max(1, min(limit, GET_RECORDS_RECORDS))
