@@ -66,7 +66,7 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
     @property
     def data(self) -> bytes:
-        payload = "" if self.payload is msgspec.UNSET else self.payload
+        payload = self.payload if isinstance(self.payload, str) else ""
         return base64.b64decode(payload, validate=True) if self.base64 else payload.encode()
 
 

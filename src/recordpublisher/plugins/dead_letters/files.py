@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
@@ -12,10 +13,12 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
-from .stored_letters import CHUNK, ReadLetters, StoredLetters, read_letters
+from .stored_letters import CHUNK, StoredLetters
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters, by their numbers, to another file."""
+_Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
+"""What is in a file, how a letter is made of it, and how some of it are written."""
 
 
 class FileLetters(StoredLetters):
@@ -35,10 +38,8 @@ class FileLetters(StoredLetters):
         for path in sorted(self._folder.rglob(f"*.{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
-            read, count, self._write = await asyncio.to_thread(self._read, path)
+            letters, count, self._write = await asyncio.to_thread(self._read, path)
             self._path, self._left = path, set(range(count))
-            self._skip(read.unreadable)
-            letters = read.letters
             for start in range(0, len(letters), CHUNK):
                 yield letters[start : start + CHUNK]
 
@@ -48,8 +49,9 @@ class FileLetters(StoredLetters):
         if succeeded:
             await asyncio.to_thread(self._keep_left)
 
-    def _read(self, path: Path) -> tuple[ReadLetters, int, Write]:
-        return _read_json_lines(path) if self._suffix == "jsonl" else _read_parquet(path)
+    def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
+        stored, letter_of, write = _json_lines(path) if self._suffix == "jsonl" else _parquet_rows(path)
+        return self._readable(stored, letter_of), len(stored), write
 
     def _keep_left(self) -> None:
         if self._left:
@@ -63,7 +65,7 @@ class FileLetters(StoredLetters):
         sync(self._path.parent)
 
 
-def _read_json_lines(path: Path) -> tuple[ReadLetters, int, Write]:
+def _json_lines(path: Path) -> _Stored:
     lines = path.read_bytes().splitlines(keepends=True)
 
     def write(anew: Path, left: Sequence[int]) -> None:
@@ -72,10 +74,10 @@ def _read_json_lines(path: Path) -> tuple[ReadLetters, int, Write]:
     def letter(line: bytes, index: int) -> DeadLetter:
         return letter_of_line(line, f"line {index + 1} of {path}", index)
 
-    return read_letters(lines, letter), len(lines), write
+    return lines, letter, write
 
 
-def _read_parquet(path: Path) -> tuple[ReadLetters, int, Write]:
+def _parquet_rows(path: Path) -> _Stored:
     from pyarrow import parquet
 
     try:
@@ -94,4 +96,4 @@ def _read_parquet(path: Path) -> tuple[ReadLetters, int, Write]:
             raise unreadable(name, error) from error
         return letter_of_row(row, name, index)
 
-    return read_letters(range(table.num_rows), letter), table.num_rows, write
+    return range(table.num_rows), letter, write

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
@@ -37,33 +36,20 @@ class StoredLetters(ABC):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """A chunk was replayed: keep only what failed. Durable when this returns."""
 
-    def _skip(self, errors: Sequence[StateError]) -> None:
-        for error in errors[: max(0, MOST_LOGGED - self.unreadable)]:
-            log.warning("a dead letter is kept as it is: %s", error)
-        self.unreadable += len(errors)
+    def _readable(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
+        """Of what is stored, the letters that can be read; `letter_of` is given the number too, and raises StateError for the others."""
+        letters = []
+        for index, each in enumerate(stored):
+            try:
+                letters.append(letter_of(each, index))
+            except StateError as error:
+                if self.unreadable < MOST_LOGGED:
+                    log.warning("a dead letter is kept as it is: %s", error)
+                self.unreadable += 1
+        return letters
 
     async def close(self) -> None:  # noqa: B027 - files have nothing to close
         """Release the connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLetters:
-    """Those of a file, or of a page of a table, that can be read, and why the others cannot."""
-
-    letters: Sequence[DeadLetter]
-    unreadable: Sequence[StateError]
-
-
-def read_letters(stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> ReadLetters:
-    """Read what is stored; `letter_of` is given its number too, and raises StateError."""
-    letters: list[DeadLetter] = []
-    unreadable: list[StateError] = []
-    for index, each in enumerate(stored):
-        try:
-            letters.append(letter_of(each, index))
-        except StateError as error:
-            unreadable.append(error)
-    return ReadLetters(letters, unreadable)
 
 
 async def put_letters(sink: KinesisSink, letters: Iterable[DeadLetter]) -> None:

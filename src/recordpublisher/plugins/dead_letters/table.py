@@ -16,7 +16,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from .stored_letters import CHUNK, StoredLetters, read_letters
+from .stored_letters import CHUNK, StoredLetters
 
 UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """What the conversion of a column raises, such as that of a time which SQLite keeps as text."""
@@ -41,10 +41,8 @@ class TableLetters(StoredLetters):
         place: Any = None
         while rows := await self._database.transaction(partial(self._after, place)):
             place = rows[-1][0]
-            read = read_letters(rows, self._letter)
-            self._skip(read.unreadable)
-            if read.letters:
-                yield read.letters
+            if letters := self._readable(rows, self._letter):
+                yield letters
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Delete the rows of those that succeeded."""
