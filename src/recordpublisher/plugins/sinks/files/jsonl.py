@@ -58,12 +58,14 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def record_metadata(record: Record) -> dict[str, Any]:
-    """The metadata of a record."""
+    """The metadata of a record. Only sub-records of aggregates, and rows from Spark, have an explicit hash key."""
+    keys = {} if record.explicit_hash_key is None else {"explicitHashKey": record.explicit_hash_key}
     return {
         "stream": record.stream,
         "shardId": record.shard_id,
         "sequenceNumber": record.sequence_number,
         "subSequenceNumber": record.sub_sequence_number,
         "partitionKey": record.partition_key,
+        **keys,
         "approximateArrivalTimestamp": record.approximate_arrival_timestamp.isoformat(timespec="milliseconds"),
     }
