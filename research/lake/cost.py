@@ -2,6 +2,11 @@
 
 Prices of S3 Standard in us-east-1, from https://aws.amazon.com/s3/pricing/ (as others quoted it in 2026): PUT, COPY, POST and LIST 0.005
 dollars a thousand, GET and HEAD 0.0004, DELETE nothing. Storage and the reading of Kinesis come on top.
+
+Prices of Amazon Data Firehose in us-east-1 from a Kinesis stream: AWS's own sample costs "as of August 2025", read on 27 November 2026 in
+https://github.com/aws-solutions-library-samples/guidance-for-game-analytics-pipeline-on-aws: into Iceberg 0.045 dollars a GB (11.67 for
+259.2 GB); into S3 as Parquet 0.047 a GiB, of which 0.018 for the conversion (58.90 for 100 records of 5 KiB a second, 730 hours). Records
+into S3 count as multiples of 5 KiB. The price of Kinesis's streaming tables (channels, August 2026) stood in nothing that could be read.
 """
 
 from math import ceil
@@ -10,6 +15,8 @@ from typing import NamedTuple
 DOLLARS_A_WRITE, DOLLARS_A_READ = 0.005 / 1000, 0.0004 / 1000
 PART_MB = 10
 """pyarrow's parts of an upload. A file below one is one request."""
+FIREHOSE_ICEBERG, FIREHOSE_PARQUET = 0.045, 0.029 + 0.018
+"""Dollars a GB, and a GiB that is counted."""
 LOG_ENTRIES = 50
 """Of Delta's log, which deltalake reads at each commit since the last checkpoint: one to a hundred."""
 
@@ -41,6 +48,24 @@ def of_terabyte(table: str, shards: int, subtasks: int, interval_seconds: float)
     return Requests(commits * (one.writes + 1), commits * one.reads)
 
 
+def firehose_of_terabyte(table: str, record_bytes: int, dollars_a_gb: float | None = None) -> float:
+    """Dollars for a terabyte of records of this size, into `iceberg`, or into S3 as `parquet`. `dollars_a_gb`: of another region."""
+    if table == "iceberg":
+        return 1_000 * (dollars_a_gb or FIREHOSE_ICEBERG)
+    counted = 10**12 / record_bytes * ceil(record_bytes / 5_120) * 5_120
+    return counted / 2**30 * (dollars_a_gb or FIREHOSE_PARQUET)
+
+
+def firehose_sentence() -> str:
+    """As the how-to has it."""
+    iceberg = firehose_of_terabyte("iceberg", 1_000)
+    parquet, small = (firehose_of_terabyte("parquet", size) for size in (5_120, 1_000))
+    return (
+        f"Amazon Data Firehose takes {iceberg:.0f} dollars into Iceberg, {parquet:.0f} into Parquet files, and {small:.0f} for records of "
+        "1 KB, which count as 5"
+    )
+
+
 def page_rows() -> list[str]:
     """As the how-to has them."""
     rows = []
@@ -53,4 +78,4 @@ def page_rows() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(page_rows()))
+    print("\n".join([*page_rows(), firehose_sentence()]))

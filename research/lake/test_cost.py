@@ -10,7 +10,7 @@ from recordpublisher.fetcher.committing_sink import CommitNumber
 
 import servers.moto_server
 from fakes.batches import batch
-from lake.cost import of_terabyte, requests_of_commit
+from lake.cost import firehose_of_terabyte, of_terabyte, requests_of_commit
 from servers.moto_server import KEYS, serve_moto
 
 CASES = [("delta", 1), *(pytest.param(table, 24, marks=pytest.mark.slow) for table in ("delta", "iceberg"))]
@@ -67,3 +67,11 @@ async def test_a_commit_makes_the_requests_that_are_counted(table, megabytes, tm
 def test_longer_intervals_and_fewer_subtasks_cost_less():
     assert of_terabyte("delta", 10, 1, 60).dollars < of_terabyte("delta", 10, 1, 10).dollars
     assert of_terabyte("delta", 100, 1, 60).dollars < of_terabyte("delta", 100, 4, 60).dollars
+
+
+def test_firehose_counts_records_into_s3_as_multiples_of_5_kib_and_those_into_iceberg_as_they_are():
+    assert firehose_of_terabyte("parquet", 5_120) == pytest.approx(47 * 10**12 / 2**30 / 1_000, rel=1e-3)
+    assert firehose_of_terabyte("parquet", 1_024) == pytest.approx(5 * firehose_of_terabyte("parquet", 5_120))
+    assert firehose_of_terabyte("parquet", 5_121) == pytest.approx(2 * firehose_of_terabyte("parquet", 5_120), rel=1e-3)
+    assert firehose_of_terabyte("iceberg", 200) == firehose_of_terabyte("iceberg", 5_000) == pytest.approx(45, rel=1e-3)
+    assert firehose_of_terabyte("iceberg", 200, dollars_a_gb=0.1) == pytest.approx(100)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from recordpublisher.plugins.stores.durable_files import make_folder, path_of, why_not_writable, write_file
+from recordpublisher.plugins.stores.durable_files import DurableFile, make_folder, path_of, why_not_writable, write_file
 from recordpublisher.publishers.errors import ConfigurationError
 
 
@@ -25,6 +25,34 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_file(tmp_path / "value-1", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_durable_file_has_its_folders_is_synced_when_it_is_closed_and_replaces_no_other_if_it_is_new(
+    tmp_path, monkeypatch
+):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    path = tmp_path / "a" / "b"
+    with DurableFile(path) as file:
+        file.write(b"x" * 100)
+        synced.clear()
+
+    assert synced[0] == 100
+    assert len(synced) == 2  # the file, and its name
+    with pytest.raises(FileExistsError):
+        DurableFile(path, is_new=True)
+    assert path.read_bytes() == b"x" * 100
+
+
+def test_a_durable_file_that_cannot_be_synced_is_closed_and_says_so(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = DurableFile(tmp_path / "a")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.close()
+    assert file.closed
 
 
 def test_a_dangling_link_cannot_be_written_and_says_so(tmp_path):

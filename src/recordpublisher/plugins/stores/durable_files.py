@@ -1,6 +1,7 @@
 """Files that survive a crash: what these functions write is on the disk when they return."""
 
 import contextlib
+import io
 import os
 import re
 from pathlib import Path
@@ -40,6 +41,27 @@ def write_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         raise
+
+
+class DurableFile(io.BufferedWriter):
+    """A file that is on the disk, with its name, when it is closed. Makes the folders above it."""
+
+    def __init__(self, path: Path, *, is_new: bool = False) -> None:
+        """`is_new`: raises FileExistsError if there is such a file."""
+        make_folder(path.parent)
+        super().__init__(io.FileIO(path, "x" if is_new else "w"))
+        self._folder = path.parent
+
+    def close(self) -> None:
+        """Raises: OSError; then the file is closed and may be empty."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+            os.fsync(self.fileno())
+        finally:
+            super().close()
+        sync(self._folder)
 
 
 def make_folder(folder: Path) -> None:

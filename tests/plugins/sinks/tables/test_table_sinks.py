@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 from deltalake import DeltaTable
@@ -231,7 +232,7 @@ async def test_after_an_error_of_the_disk_nothing_is_staged_in_this_life(kind, m
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("recordpublisher.plugins.sinks.tables.folder.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(rp.SinkError, match="No space left"):
         await sink.stage(number(1))
     monkeypatch.undo()
@@ -242,6 +243,24 @@ async def test_after_an_error_of_the_disk_nothing_is_staged_in_this_life(kind, m
     await sink.publish([await staged(sink, 3, b"b")])
     assert payloads(kind) == [b"b"]
     await sink.close()
+
+
+async def test_what_a_table_names_on_a_local_disk_is_synced(kind, tmp_path, monkeypatch):
+    synced = set()
+
+    def noted(descriptor, fsync=os.fsync):
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    sink = await opened(kind)
+    await sink.publish([await staged(sink, 1, b"a")])
+    await sink.close()
+
+    written = {str(file) for file in kind.data.rglob("*") if file.is_file() and not file.name.startswith(".")}
+    assert written
+    assert written - synced == set()
+    assert {os.path.dirname(file) for file in written} <= synced
 
 
 async def test_what_an_entry_names_stays_in_the_folder(kind):

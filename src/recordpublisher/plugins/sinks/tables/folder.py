@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pyarrow import fs
 
-from recordpublisher.plugins.stores.durable_files import make_folder, sync
+from recordpublisher.plugins.stores.durable_files import DurableFile
 
 STAGED = "_recordpublisher/staged"
 """Here each stage that is not published has a mark. Table formats ignore folders that begin with `_`."""
@@ -37,17 +36,8 @@ class TableFolder:
         if not self._is_local:
             stream = self._files.open_output_stream(self._of(name))
             return OutputFile(name, stream, stream.close)
-        path = Path(self._of(name))
-        make_folder(path.parent)
-        file = path.open("wb")
-
-        def close() -> None:
-            with file:
-                file.flush()
-                os.fsync(file.fileno())
-            sync(path.parent)
-
-        return OutputFile(name, file, close)
+        file = DurableFile(Path(self._of(name)))
+        return OutputFile(name, file, file.close)
 
     def mark(self, name: str) -> None:
         """Make an empty file."""

@@ -48,6 +48,7 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from .folder import TableFolder
+from .iceberg_files import DurableFileIO
 from .sink import TableSink
 from .staged_data_files import staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError, check_columns
@@ -92,7 +93,7 @@ class IcebergTable(LakeTable):
     def __init__(self, name: str, catalog: Mapping[str, str], columns: str) -> None:
         """`catalog`: pyiceberg's properties of it; without any, as pyiceberg's own configuration says."""
         self._name, self._columns = name, columns
-        self._properties = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", **catalog}
+        self._properties = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}", **catalog}
         self._catalog: Catalog | None = None
         self._thread = ThreadPoolExecutor(1, "iceberg catalogue")
         where = catalog.get("uri") or catalog.get("type") or "of pyiceberg.yaml"
