@@ -34,6 +34,11 @@ class LeaseSettings:
         return min(self.interval, ANNOUNCE_SECONDS)
 
     @property
+    def patience(self) -> float:
+        """For how long (seconds) a free shard is left to the worker of the plan: one that died is sealed meanwhile, and replaced (E6)."""
+        return self.duration * 2
+
+    @property
     def write_seconds(self) -> float:
         """For how long after a heartbeat was sent the sink may be written to (E4)."""
         return self.duration * 2 / 3

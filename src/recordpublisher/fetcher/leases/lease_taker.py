@@ -1,6 +1,6 @@
-"""LeaseTaker: takes the free shards that the plan assigns to this worker: prepares their positions, then writes the table (E3, E5).
+"""LeaseTaker: takes free shards for this worker: prepares their positions, then writes the table (E3, E5).
 
-The plan is `planning/lease_assignment.py`.
+Which ones is decided in `planning/lease_balance.py`.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,14 +14,16 @@ from .documents.position_part import PositionKey, Positions, StoredPosition
 from .documents.table_cache import TableCache
 from .heartbeat import Heartbeat
 from .lease_checkpoints import LeaseCheckpoints
+from .lease_settings import LeaseSettings
 from .owned_leases import OwnedLeases
 from .planning.group_view import GroupView
+from .planning.lease_balance import shards_to_take
 from .planning.shard_loads import LoadLevels
 from .position_store import PositionStore
 
 
 class LeaseTaker:
-    """Owns since when each free shard was seen free: one that its planned worker does not take is taken by anybody after a while (E6)."""
+    """Owns since when each free shard was seen free."""
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class LeaseTaker:
         heartbeat: Heartbeat,
         loads: LoadLevels,
         clock: Clock,
-        patience: float,
+        settings: LeaseSettings,
     ) -> None:
         self._worker = worker
         self._cache = cache
@@ -43,23 +45,24 @@ class LeaseTaker:
         self._heartbeat = heartbeat
         self._loads = loads
         self._clock = clock
-        self._patience = patience
+        self._patience = settings.patience
         self._free_since: dict[PositionKey, float] = {}
 
     @property
-    def free_seconds(self) -> list[float]:
+    def free_seconds(self) -> dict[str, float]:
         """For how long each shard has been seen free."""
         now = self._clock.monotonic()
-        return [now - since for since in self._free_since.values()]
+        return {key.shard: now - since for key, since in self._free_since.items()}
 
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
-        """Take the free shards that are planned for this worker. Returns whether the lease table may have changed.
+        """Take the free shards that this worker should take. Returns whether the lease table may have changed.
 
         An unknown outcome is settled by the same take at the same version: what is prepared is dropped only when a later version than the
         one that the take replaces says otherwise. Raises: FencedError, StateError.
         """
         again = self._owned.prepared_at(view.table.version)
-        wanted = self._wanted(view, plan) - again.keys()
+        self._observe_free(view)
+        wanted = shards_to_take(self._worker, plan, self.free_seconds, self._patience) - again.keys()
         if not wanted and not again:
             return False
         table = await self._cache.read()
@@ -91,15 +94,10 @@ class LeaseTaker:
                 return
             await self._heartbeat.write()
 
-    def _wanted(self, view: GroupView, plan: Mapping[str, str]) -> set[str]:
+    def _observe_free(self, view: GroupView) -> None:
         now = self._clock.monotonic()
         free = {PositionKey(shard, view.table.leases[shard].epoch) for shard in view.free_shards()}
         self._free_since = {key: self._free_since.get(key, now) for key in free}
-        return {
-            key.shard
-            for key, since in self._free_since.items()
-            if plan.get(key.shard) == self._worker or now - since > self._patience
-        }
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
         """Prepare the shards that go on; returns those that were read to their end (E7). None: the table has changed meanwhile."""

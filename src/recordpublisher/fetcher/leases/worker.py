@@ -79,7 +79,7 @@ class Worker:
             self._heartbeat,
             self._loads,
             clock,
-            2 * settings.duration,
+            settings,
         )
         self._cleaning = Cleaning(name, group, self._cache, self._positions)
         self._watermark = WorkerWatermark(2 * settings.interval)
@@ -207,7 +207,7 @@ class Worker:
         plan = view.plan()
         self._counts.observe_withheld(view.withheld(plan if self._observer.is_settled else {}, self.name))
         may_have_taken = await self._taker.take(view, plan)
-        self._counts.observe_unowned(self._taker.free_seconds)
+        self._counts.observe_unowned(self._taker.free_seconds.values())
         if may_have_taken:
             self._apply_table()
             return True

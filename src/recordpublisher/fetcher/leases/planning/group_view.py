@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..documents.lease_table import LeaseTable
 from ..documents.worker_record import WorkerRecord
-from .lease_assignment import balanced_owners
+from .lease_balance import balanced_owners
 from .shard_loads import weight
 
 
