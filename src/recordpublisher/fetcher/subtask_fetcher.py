@@ -69,6 +69,8 @@ class SubtaskFetcher:
         self._view = view = parts.view
         self._table = view.table
         self._emitter = view.emitter
+        self._has_failed = False
+        """Whether an error ended the last run."""
         self._past_event_time: dict[str, int | None] = {}
         """The next watermark of each shard that ended the last run past the event-time bound."""
 
@@ -101,6 +103,7 @@ class SubtaskFetcher:
             error = raised
             raise
         finally:
+            self._has_failed = error is not None
             await self._ownership.after_run(error)
 
     def stop(self) -> None:
@@ -118,7 +121,8 @@ class SubtaskFetcher:
     async def close(self) -> None:
         """Close publishers, tracker and sink. Each is closed even if closing another one fails."""
         job = self._dependencies
-        self._ownership.before_close()
+        if self._has_failed or self._ownership.has_others:
+            job.factory.keep_shared()
         job.tracker.report(SubtaskReport(job.subtask, SubtaskStatus.LEFT))
         try:
             await close_dependencies(job, self._parts.dead_letters.close())

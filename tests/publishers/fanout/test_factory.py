@@ -7,10 +7,7 @@ import pytest
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import (
     ConfigurationError,
-    ConsumerError,
-    DataLossError,
     ImpossibleStateError,
-    RetriesExhaustedError,
     StreamNotFoundError,
 )
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
@@ -20,7 +17,7 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.fanout_harness import FanOutHarness
-from fakes.fanout_service import ARN, EFO, SHARD, event, network, not_found, shard_end
+from fakes.fanout_service import ARN, EFO, SHARD, event, shard_end
 
 START = StartingPosition.trim_horizon()
 
@@ -90,18 +87,6 @@ def test_f8_factories_of_one_process_share_the_consumer_until_the_last_one_close
     run_virtual(main())
 
 
-def test_f8_after_a_failed_run_the_consumer_stays_registered():
-    harness = FanOutHarness(network(), **{"flink.shard.subscribetoshard.maxretries": 0})
-
-    async def main():
-        with pytest.raises(RetriesExhaustedError):
-            await harness.read()
-        await harness.made.close()
-        assert harness.ports.consumers.names == ["app"]
-
-    run_virtual(main())
-
-
 def test_f8_a_cancelled_run_is_a_clean_stop():
     harness = FanOutHarness((event(1), shard_end()))
 
@@ -136,30 +121,3 @@ def test_an_unknown_stream_is_an_error_at_its_first_shard():
     harness = FanOutHarness()
     with pytest.raises(StreamNotFoundError, match="oders"):
         run_virtual(harness.factory().create(Shard("oders", "shardId-000000000000"), START, ShardMetrics()))
-
-
-def test_after_a_failed_registration_the_consumer_is_not_deregistered():
-    harness = FanOutHarness()
-    harness.ports.consumers.creating_seconds = 1_000
-
-    async def main():
-        factory = harness.factory()
-        with pytest.raises(ConsumerError, match="CREATING"):
-            await factory.create(SHARD, START, ShardMetrics())
-        await factory.close()
-        assert harness.ports.consumers.count("deregister") == 0
-
-    run_virtual(main())
-
-
-def test_f8_after_a_deleted_stream_or_a_lost_shard_the_consumer_is_deregistered():
-    harness = FanOutHarness((not_found(),))
-    harness.ports.shards = []
-
-    async def main():
-        with pytest.raises(DataLossError):
-            await harness.read()
-        await harness.made.close()
-        assert harness.ports.consumers.names == []
-
-    run_virtual(main())

@@ -129,10 +129,10 @@ class LeasedOwnership(ShardOwnership):
             await self.lives.seal()
         await self.lives.cancel()
 
-    def before_close(self) -> None:
-        """What the others use stays: the last process of the group releases it."""
-        if self.lives.has_others:
-            self._job.factory.keep_shared()
+    @property
+    def has_others(self) -> bool:
+        """Whether this process is not the last one of its group."""
+        return self.lives.has_others
 
     async def close(self) -> None:
         """Close the group's store, and that of the sink's entries."""

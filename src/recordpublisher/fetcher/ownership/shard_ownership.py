@@ -55,8 +55,10 @@ class ShardOwnership(ABC):
     async def after_run(self, error: Exception | None) -> None:  # noqa: B027 - optional on purpose
         """The run is over, with this error, or because it was cancelled, or has reached its end."""
 
-    def before_close(self) -> None:  # noqa: B027 - optional on purpose
-        """The fetcher will be closed."""
+    @property
+    def has_others(self) -> bool:
+        """Whether other processes of the job read on."""
+        return False
 
     async def close(self) -> None:  # noqa: B027 - optional on purpose
         """Close what is used to own shards. Called last."""

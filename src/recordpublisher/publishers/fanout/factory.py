@@ -117,11 +117,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             raise ImpossibleStateError("create was called on a closed fan-out factory")
         ports = self._ports or self._client([shard.stream_arn or shard.stream])
         registrar = self._shared_registrar(ports)
-        try:
-            await registrar.ensure(shard.stream, shard.stream_arn)
-        except Exception:
-            registrar.keep_registered(shard.stream)
-            raise
+        await registrar.ensure(shard.stream, shard.stream_arn)
         distribution = self._distribution_checks.of(ports, shard.stream_arn or shard.stream)
         return FanOutRecordPublisher(
             shard, starting_position, metrics, self._config, ports, registrar, self._clock, distribution, self._draw
@@ -133,9 +129,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Deregister no consumer: other processes of the job use it."""
+        """Deregister no consumer."""
         if self._registrar is not None:
-            self._registrar.keep_all_registered()
+            self._registrar.keep_registered()
 
     async def close(self) -> None:
         """Deregister the consumers that no other subtask uses (F8), then close the client."""

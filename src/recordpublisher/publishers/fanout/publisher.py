@@ -10,7 +10,7 @@ from ..aggregation.deaggregation import Deaggregator, ResponseBatches
 from ..aggregation.record_distribution import DistributionPort, RecordDistributionCheck
 from ..base import BatchConsumer, RecordPublisher, RunResult
 from ..clock import Clock
-from ..errors import DataLossError, ImpossibleStateError, ResourceNotFoundError, StreamNotFoundError
+from ..errors import ImpossibleStateError, ResourceNotFoundError
 from ..kinesis.ports import ListingPort, ReadResponse, RegistrationPort, SubscriptionPort
 from ..positions import SequenceNumber, StartingPosition, next_position
 from ..records import RecordBatch
@@ -74,11 +74,6 @@ class FanOutRecordPublisher(RecordPublisher):
         self._is_running = True
         try:
             return await self._run(consumer)
-        except (StreamNotFoundError, DataLossError):
-            raise  # the job may continue without this stream or shard, so the consumer may still be deregistered at the end
-        except Exception:
-            self._registrar.keep_registered(self._shard.stream)
-            raise
         finally:
             self._is_running = False
 

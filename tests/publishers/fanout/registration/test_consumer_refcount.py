@@ -11,23 +11,29 @@ def test_only_the_last_release_returns_true():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
-    assert [ref_counts.release(KEY, clean=True), ref_counts.release(KEY, clean=True)] == [False, True]
+    assert [ref_counts.release(KEY, is_still_needed=False), ref_counts.release(KEY, is_still_needed=False)] == [
+        False,
+        True,
+    ]
 
 
 def test_consumers_are_counted_separately():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(ConsumerKey("http://127.0.0.1:1", "arn", "app"))
-    assert ref_counts.release(KEY, clean=True)
+    assert ref_counts.release(KEY, is_still_needed=False)
 
 
 def test_after_a_failure_the_last_release_returns_false_and_counting_starts_again():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
-    assert [ref_counts.release(KEY, clean=False), ref_counts.release(KEY, clean=True)] == [False, False]
+    assert [ref_counts.release(KEY, is_still_needed=True), ref_counts.release(KEY, is_still_needed=False)] == [
+        False,
+        False,
+    ]
     ref_counts.acquire(KEY)
-    assert ref_counts.release(KEY, clean=True)
+    assert ref_counts.release(KEY, is_still_needed=False)
 
 
 def test_threads_may_acquire_and_release_at_the_same_time():
@@ -35,9 +41,9 @@ def test_threads_may_acquire_and_release_at_the_same_time():
 
     def one(_: int) -> bool:
         ref_counts.acquire(KEY)
-        return ref_counts.release(KEY, clean=True)
+        return ref_counts.release(KEY, is_still_needed=False)
 
     ref_counts.acquire(KEY)
     with ThreadPoolExecutor(8) as pool:
         assert not any(pool.map(one, range(1_000)))
-    assert ref_counts.release(KEY, clean=True)
+    assert ref_counts.release(KEY, is_still_needed=False)

@@ -53,14 +53,17 @@ def test_eager_without_a_given_arn_registers_without_delay():
     assert ports.consumers.count("register") == 1
 
 
-def test_a_consumer_that_other_processes_use_is_not_deregistered():
-    ports = ScriptedPorts()
+@pytest.mark.parametrize("closed_last", [0, 1])
+def test_f8_a_consumer_that_a_job_still_needs_is_not_deregistered_by_the_others(closed_last):
+    ports, ref_counts = ScriptedPorts(), ConsumerRefCounts()
 
     async def main():
-        made = registrar(ports)
-        await made.ensure("orders")
-        made.keep_all_registered()
-        await made.close()
+        failed, other = registrar(ports, ref_counts), registrar(ports, ref_counts)
+        for made in (failed, other):
+            await made.ensure("orders")
+        failed.keep_registered()
+        for made in (other, failed) if closed_last == 0 else (failed, other):
+            await made.close()
 
     run_virtual(main())
     assert ports.consumers.count("deregister") == 0
@@ -191,34 +194,6 @@ def test_f8_registration_none_and_deregistration_never_do_not_deregister(propert
 
     run_virtual(main())
     assert ports.consumers.count("deregister") == 0
-
-
-def test_f8_a_failed_job_keeps_the_consumer_for_its_restart():
-    ports = ScriptedPorts()
-
-    async def main():
-        made = registrar(ports)
-        await made.ensure("orders")
-        made.keep_registered("orders")
-        await made.close()
-
-    run_virtual(main())
-    assert ports.consumers.count("deregister") == 0
-
-
-def test_f8_a_stream_that_failed_does_not_keep_the_consumers_of_the_others():
-    ports = ScriptedPorts()
-    ports.streams["clicks"] = STREAM_ARN.replace("orders", "clicks")
-
-    async def main():
-        made = registrar(ports)
-        await made.ensure("orders")
-        await made.ensure("clicks")
-        made.keep_registered("clicks")
-        await made.close()
-
-    run_virtual(main())
-    assert ports.consumers.count("deregister") == 1
 
 
 def test_lazy_looks_the_consumer_up_even_with_a_given_arn():

@@ -28,7 +28,7 @@ class ConsumerKey:
 @dataclass(slots=True)
 class _RefCount:
     count: int = 0
-    is_clean: bool = True
+    is_still_needed: bool = False
 
 
 class ConsumerRefCounts:
@@ -46,16 +46,16 @@ class ConsumerRefCounts:
         with self._lock:
             self._counts.setdefault(key, _RefCount()).count += 1
 
-    def release(self, key: ConsumerKey, *, clean: bool) -> bool:
-        """Count one user less. Return True when it was the last one and all of them stopped cleanly."""
+    def release(self, key: ConsumerKey, *, is_still_needed: bool) -> bool:
+        """Count one user less, whose job may still need the consumer. Return True when it was the last one and no job needs it."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
-            counted.is_clean = counted.is_clean and clean
+            counted.is_still_needed |= is_still_needed
             if counted.count > 0:
                 return False
             del self._counts[key]
-            return counted.is_clean
+            return not counted.is_still_needed
 
 
 PROCESS_REF_COUNTS = ConsumerRefCounts()
@@ -87,20 +87,16 @@ class ConsumerRegistrar:
         self._arns: dict[str, str] = {}
         self._keys: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._kept: set[str] = set()
+        self._is_still_needed = False
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
         """The ARN of the consumer to subscribe with; `ensure` sets it."""
         return self._arns[stream]
 
-    def keep_registered(self, stream: str) -> None:
-        """Do not deregister the stream's consumer at the end: reading failed, and the restart needs it."""
-        self._kept.add(stream)
-
-    def keep_all_registered(self) -> None:
-        """Deregister no consumer at the end: other processes use them."""
-        self._kept.update(self._keys)
+    def keep_registered(self) -> None:
+        """Deregister no consumer at the end: the job reads on in other processes, or when it is started again after an error."""
+        self._is_still_needed = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
         """Make sure that the stream has an ACTIVE consumer. Of many shards one does the work and the others wait.
@@ -137,12 +133,12 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Release the consumers. The last user that stops cleanly deregisters. A deregistration that fails is logged, not raised."""
+        """Release the consumers. The last user deregisters those that no job needs. A deregistration that fails is logged, not raised."""
         if self.is_stopping:
             return
         self.is_stopping = True
-        for stream, key in self._keys.items():
-            await self._release(stream, key)
+        for key in self._keys.values():
+            await self._release(key)
 
     async def release(self, stream: str) -> None:
         """Release the consumer of one stream, as `close` does. `ensure` registers it again."""
@@ -150,10 +146,10 @@ class ConsumerRegistrar:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)
             if key is not None and not self.is_stopping:
-                await self._release(stream, key)
+                await self._release(key)
 
-    async def _release(self, stream: str, key: ConsumerKey) -> None:
-        if self._ref_counts.release(key, clean=stream not in self._kept) and self._config.deregisters:
+    async def _release(self, key: ConsumerKey) -> None:
+        if self._ref_counts.release(key, is_still_needed=self._is_still_needed) and self._config.deregisters:
             await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:

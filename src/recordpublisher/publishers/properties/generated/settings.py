@@ -87,8 +87,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed, and
     reopened when there is capacity. In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process that stops
-    cleanly, with ELASTIC by the last process of the group; NEVER only by command. A query of Spark never does."""
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC:
+    the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
     dynamodb_tip_empty_reads: int
     """`flink.dynamodb.tip.empty.reads`: Empty responses in a row after which a shard counts as read to its tip; the service does not
     tell."""

@@ -57,8 +57,8 @@ UNREAD_TIMEOUT = FAN_OUT.integer(
 )
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process that stops cleanly, with ELASTIC by "
-    "the last process of the group; NEVER only by command. A query of Spark never does.",
+    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC: the last process of the group), "
+    "unless a run failed; NEVER only by command. A query of Spark never does.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),
 )
