@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher import startup
-from recordpublisher.fetcher.checkpoints import restore, restored_listing
+from recordpublisher.fetcher.checkpoints import initial_states, restored_listing
 from recordpublisher.fetcher.ownership.fixed_ownership import FixedOwnership
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery
@@ -57,8 +57,8 @@ def latest_is_pinned_once_for_the_job() -> Patches:
     async def pinned_again(restored: Any, parts: Any) -> Any:
         return await pinned(replace(restored, pinned_ms=None), parts)
 
-    def from_now(listed: Any, restored: Any, start: Any) -> Any:
-        states = restore.initial_states(listed, restored, start)
+    def from_now(listed: Any, restored: Any, starts: Any) -> Any:
+        states, start = initial_states.initial_states(listed, restored, starts), starts.default
         return {key: replace(state, start=start) if state.position is None else state for key, state in states.items()}
 
     return [

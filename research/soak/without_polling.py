@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints import restore
+from recordpublisher.fetcher.checkpoints import initial_states
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry
 from recordpublisher.publishers.kinesis import error_mapping, ports
@@ -61,7 +61,7 @@ def a_shard_that_is_not_found_is_investigated() -> Patches:
 
 
 def a_listing_older_than_the_shard_is_not_trusted() -> Patches:
-    modules = (ports, restore, shard_table)
+    modules = (ports, initial_states, shard_table)
     return [replace_attribute(module, "is_listing_older_than", lambda shard, listed: False) for module in modules]
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.settings import FetcherSettings
@@ -67,7 +68,7 @@ def fetcher_over(
             settings=settings,
             clock=clock,
             assigner=registry().shard_assigners.get("UNIFORM", "")(given),
-            start=initial_position(given),
+            starts=Starts(initial_position(given)),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             shard_exists=lister.shard_exists,

@@ -13,6 +13,7 @@ from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
@@ -199,7 +200,7 @@ def fetcher_dependencies(
         "settings": settings,
         "clock": VirtualClock(),
         "assigner": uniform,
-        "start": StartingPosition.trim_horizon(),
+        "starts": Starts(StartingPosition.trim_horizon()),
         "pin_latest": pinned,
         "shard_exists": getattr(source, "shard_exists", None),
         **more,

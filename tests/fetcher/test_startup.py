@@ -1,5 +1,6 @@
 """Where the global watermark of a restored job begins (W6)."""
 
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.startup import OpenedJob
@@ -14,7 +15,7 @@ ENDED = ShardState(START, ended=True)
 def lowest_watermark(*shards_and_states):
     shards = [shard for shard, _ in shards_and_states]
     states = {shard.key: state for shard, state in shards_and_states}
-    return OpenedJob(shards, states, START, None, 1).lowest_watermark
+    return OpenedJob(shards, states, Starts(START), None, 1).lowest_watermark
 
 
 def at(watermark):

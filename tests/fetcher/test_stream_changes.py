@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.publishers.errors import StreamNotFoundError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.testing.virtual_time import EPOCH_MS
 
 from fakes.changing_streams import LOOK, Listed, job, two_streams
@@ -48,7 +49,7 @@ def test_latest_is_the_moment_of_the_first_start_for_every_stream():
         await asyncio.sleep(LOOK)
 
     often = {"flink.shard.discovery.intervalmillis": 1_000}
-    job(source, listed, story, properties=often, start=StartingPosition(PositionType.LATEST))
+    job(source, listed, story, properties=often, starts=Starts(StartingPosition.latest()))
     pinned = StartingPosition.at_timestamp(EPOCH_MS)
     assert created == [("s/a", pinned), ("t/b", pinned)]
 

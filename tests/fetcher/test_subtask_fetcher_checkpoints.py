@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import FencedError, SinkError, StoreUnavailableError
@@ -41,7 +42,7 @@ def test_the_pinned_start_is_stored_before_the_first_read():  # P3
 
     async def job():
         latest = StartingPosition.latest()
-        fetcher = make_fetcher(source, sink, start=latest, checkpoints=SubtaskCheckpoints(store, 0, 1))
+        fetcher = make_fetcher(source, sink, starts=Starts(latest), checkpoints=SubtaskCheckpoints(store, 0, 1))
         await fetcher.open()
 
     run_virtual(job())

@@ -14,6 +14,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import Bounds
@@ -233,7 +234,7 @@ class Subtask:
             settings=settings,
             clock=Clock(simulator),
             assigner=owner_of,
-            start=StartingPosition.trim_horizon(),
+            starts=Starts(StartingPosition.trim_horizon()),
             pin_latest=pinned,
             shard_exists=self._source.shard_exists,
             is_endless=lambda stream: True,  # as a stream of Kinesis

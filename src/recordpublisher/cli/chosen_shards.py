@@ -5,14 +5,13 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.initial_position import from_the_oldest, initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -39,9 +38,12 @@ async def read_chosen_shards(
     policy = LIST_SHARDS_RETRIES.policy(properties)
     async with KinesisClient(properties, [stream]) as client:
         listed = await call_with_retries(lambda: client.list_shards(stream), policy)
-        start = _start(sequence_number, properties, bounds)
-        start = await start.pinned(lambda: call_with_retries(lambda: client.server_time_ms(stream), policy))
-    states = {known_shard(each, listed, "--shard", "a shard of the stream"): ShardState(start) for each in shard_ids}
+        start = initial_position(from_the_oldest(properties) if bounds.stop_at_tip else properties)
+        if sequence_number is not None:
+            start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
+        starts = await Starts(start).pinned(lambda: call_with_retries(lambda: client.server_time_ms(stream), policy))
+    chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
+    states = {shard: starts.of(shard) for shard in chosen}
     # a run with a limit for each shard ends with these shards; without one it waits for their children
     bounds = replace(bounds, shard_limits=dict.fromkeys((shard.key for shard in states), sys.maxsize))
     reader = BoundedReader(properties, timestamp_assigner=timestamp_assigner)
@@ -50,16 +52,6 @@ async def read_chosen_shards(
             await reader.read(states, _TakingSink(take), bounds)
     finally:
         await reader.close()
-
-
-def _start(sequence_number: str | None, properties: Properties, bounds: Bounds) -> StartingPosition:
-    if sequence_number is not None:
-        return StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
-    if bounds.stop_at_tip and not properties.is_set(
-        INITIAL_POSITION
-    ):  # from the tip to the tip there is nothing to read
-        return StartingPosition.trim_horizon()
-    return initial_position(properties)
 
 
 class _TakingSink(Sink):

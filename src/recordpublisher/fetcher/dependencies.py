@@ -14,6 +14,7 @@ from recordpublisher.publishers.shards import Shard
 
 from .alarms import AlarmListener
 from .checkpoints.snapshot_store import SubtaskCheckpoints
+from .checkpoints.starts import Starts
 from .checkpoints.subtask_commits import SubtaskCommits
 from .coordination.watermark_tracker import WatermarkTracker
 from .settings import FetcherSettings
@@ -29,7 +30,7 @@ from .sink import Sink, State, Traced, untraced
 class FetcherDependencies:
     """Built from properties by plugins/runtime/data_fetcher.py, and from fakes by tests.
 
-    - `pin_latest`: returns the server's time (epoch ms) for a LATEST start (P3).
+    - `starts`: of shards without a stored position (by leases: its default). `pin_latest`: the server's time (epoch ms) for LATEST (P3).
     - `use_continuations`: True for publishers that resume by ContinuationSequenceNumber (F6).
     - `retention`: looks for records that passed the retention unread (S5); None: the source does not tell what it still has.
     - `tip`: whether a shard has records after a position; `retention_ms`: how long a stream keeps its records. Both may be None or
@@ -51,7 +52,7 @@ class FetcherDependencies:
     settings: FetcherSettings
     clock: Clock
     assigner: ShardAssigner
-    start: StartingPosition
+    starts: Starts
     pin_latest: Callable[[str], Awaitable[int]]
     use_continuations: bool = False
     retention: RetentionCheck | None = None

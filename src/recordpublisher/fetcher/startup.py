@@ -5,10 +5,9 @@ import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from .checkpoints.restore import (
+from .checkpoints.initial_states import (
     data_loss_error,
     initial_states,
     is_startable,
@@ -20,6 +19,7 @@ from .checkpoints.restore import (
 )
 from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
+from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
 from .coordination.active_minimum import ActiveMinimum
 from .dependencies import FetcherDependencies
@@ -35,7 +35,7 @@ class OpenedJob:
     """What a job starts from.
 
     - `listed`: every shard; `states`: the state of each by `Shard.key`.
-    - `start`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
+    - `starts`: where new shards start; `pinned_ms`: the time that LATEST became, if it was pinned (P3).
     - `generation`: higher than that of every snapshot found.
     - `states_for_others`: states that this subtask stored for shards which other subtasks own now and have not stored yet, or which the
       listing lacks (S5).
@@ -44,7 +44,7 @@ class OpenedJob:
 
     listed: Sequence[Shard]
     states: Mapping[str, ShardState]
-    start: StartingPosition
+    starts: Starts
     pinned_ms: int | None
     generation: int
     states_for_others: Sequence[State] = ()
@@ -86,9 +86,10 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     opened = job.discovery.opened
     listed = await list_restored(job.discovery.list_all, opened, restored, missing, job.is_ours)
     await check_for_data_loss(listed, restored, opened, job, missing)
-    start = await job.start.pinned(lambda: _pinned_ms(restored, job))
-    pinned_ms = start.timestamp_ms if job.start.type is PositionType.LATEST else restored.pinned_ms
-    states = initial_states(listed, restored, start)
+    pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
+    starts = job.starts.pinned_at(pinned_ms)
+    start = starts.default
+    states = initial_states(listed, restored, starts)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
     unlisted = unlisted_states(listed, restored)
     kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
@@ -103,7 +104,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
         sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
         start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}",
     )
-    return OpenedJob(listed, states, start, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
+    return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
 
 
 async def check_for_data_loss(

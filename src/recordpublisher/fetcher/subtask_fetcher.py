@@ -84,7 +84,7 @@ class SubtaskFetcher:
         opened = await self._ownership.open(await parts.dead_letters.open(parts.context))
         parts.gaps.pin(opened.pinned_ms)
         parts.snapshotter.resume_from(opened)
-        self._view.alarm_monitor.start_at(opened.start)
+        self._view.alarm_monitor.start_at(opened.starts)
         self._dependencies.tracker.on_advance(self._emitter.wake)
         await wait_for_store(self._checkpointer.take_first, self._dependencies.settings.store_outages)
 
@@ -94,17 +94,16 @@ class SubtaskFetcher:
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. Can be called again: the next run resumes where the last one ended."""
-        error, acknowledgements = None, self._parts.acknowledgements
+        self._has_failed, acknowledgements = False, self._parts.acknowledgements
         running = nullcontext() if acknowledgements is None else acknowledgements.running(self._completion.start_task)
         try:
             async with running:
                 return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
-        except Exception as raised:
-            error = raised
+        except Exception:
+            self._has_failed = True
             raise
         finally:
-            self._has_failed = error is not None
-            await self._ownership.after_run(error)
+            await self._ownership.after_run(has_failed=self._has_failed)
 
     def stop(self) -> None:
         """End the run after the current write. May be called from anywhere in the event loop's thread."""

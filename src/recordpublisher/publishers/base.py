@@ -129,8 +129,7 @@ class RecordPublisherFactory(AsyncPort, ABC):
         """The job reads this stream no more, and its publishers have stopped; it may come back (S10). Release what was for it alone."""
 
     def keep_shared(self) -> None:
-        """The job reads on, in other processes, or when it is started again after an error: `close` must leave what it needs for that,
-        such as a registered consumer (F8)."""
+        """The job reads on, in other processes or after a restart: `close` must leave what it needs, such as a registered consumer (F8)."""
 
     async def close(self) -> None:
         """Release what the publishers share. Called once, after every publisher has stopped."""

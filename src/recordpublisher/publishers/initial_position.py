@@ -40,6 +40,12 @@ def initial_position(properties: Properties) -> StartingPosition:
     return StartingPosition.at_timestamp(epoch_ms(position))
 
 
+def from_the_oldest(properties: Properties) -> Properties:
+    """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
+    is_given = properties.is_set(INITIAL_POSITION)
+    return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
+
+
 def initial_timestamp_ms(properties: Properties) -> int:
     """The timestamp of AT_TIMESTAMP, epoch ms. Raises: ConfigurationError when it is missing or cannot be read."""
     given = properties.value(INITIAL_TIMESTAMP)

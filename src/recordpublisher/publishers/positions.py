@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -70,9 +69,9 @@ class StartingPosition:
         """The first record that arrived at or after `timestamp_ms` (epoch ms)."""
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
-    async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Self:
-        """LATEST as the service's time, once, so that a start that is tried again, or begun in another process, is the same (P3)."""
-        return self if self.type is not PositionType.LATEST else self.at_timestamp(await service_time_ms())
+    def pinned_at(self, service_time_ms: int) -> Self:
+        """LATEST as the service's time; any other position as it is (P3)."""
+        return self.at_timestamp(service_time_ms) if self.type is PositionType.LATEST else self
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:

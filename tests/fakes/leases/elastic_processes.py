@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from recordpublisher.fetcher.assembly import build_fetcher
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
 from recordpublisher.fetcher.elastic.leased_shards import LeasedShards
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
@@ -113,7 +114,9 @@ class ElasticProcess(FetcherProcess):
         dependencies = fetcher_dependencies(source, sink, properties, streams=streams)
         if latest_ms is not None:
             dependencies = replace(
-                dependencies, start=StartingPosition.latest(), pin_latest=lambda stream: asyncio.sleep(0, latest_ms)
+                dependencies,
+                starts=Starts(StartingPosition.latest()),
+                pin_latest=lambda stream: asyncio.sleep(0, latest_ms),
             )
         self.fetcher = build_fetcher(
             dependencies, ElasticGroup(store, LeaseSettings(DURATION), chance=chance or random.Random(0))

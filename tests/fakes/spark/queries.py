@@ -14,11 +14,13 @@ from fakes.spark.simulated_query import SimulatedQuery
 
 LOOKAHEAD = "flink.watermark.lookahead.millis"
 IDLE = "flink.shard.idle.interval"
+FROM_LATEST = {"flink.stream.initpos": "LATEST"}
 FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "c"}
 
 
 def options(tmp_path: Path, max_records: int | None = None, max_tasks: int = 2, **properties: object) -> SparkOptions:
-    return SparkOptions(("s",), str(tmp_path), Properties(properties), max_records=max_records, max_tasks=max_tasks)
+    given = Properties({"flink.stream.initpos": "TRIM_HORIZON", **properties})
+    return SparkOptions(("s",), str(tmp_path), given, max_records=max_records, max_tasks=max_tasks)
 
 
 def query(kinesis: SimulatedKinesis, tmp_path: Path, **kwargs: object) -> SimulatedQuery:

@@ -15,7 +15,7 @@ from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore, run_without_loop
-from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import run_virtual
@@ -85,7 +85,6 @@ class SimulatedKinesis:
     clock: ManualClock = field(default_factory=ManualClock)
     shards: dict[str, SimulatedShard] = field(default_factory=dict)
     out_of_orderness: int = 0
-    start: StartingPosition = field(default_factory=StartingPosition.trim_horizon)
     discovered: list[Shard] = field(default_factory=list)
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     oldest_ms: int | None = None
@@ -177,9 +176,6 @@ class SimulatedKinesis:
         if self.failure is not None:
             raise self.failure
         return self.clock.now_ms()
-
-    def starting_position(self) -> StartingPosition:
-        return self.start
 
     def consumer_arns(self) -> Mapping[str, str]:
         return {}

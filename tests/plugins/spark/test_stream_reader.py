@@ -17,10 +17,9 @@ from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.stream_reader import ReaderWithStart
 from recordpublisher.plugins.spark.versions import ReadAllAvailable
 from recordpublisher.publishers.errors import ConfigurationError, StateError, TransientError
-from recordpublisher.publishers.positions import StartingPosition
 
 from fakes.spark.legacy_query import KilledError, LegacyQuery, killed_after
-from fakes.spark.queries import options, two_shards
+from fakes.spark.queries import FROM_LATEST, options, two_shards
 from fakes.spark.simulated_kinesis import ARRIVED, MemoryClaims
 from fakes.spark.worlds import check_exactly_once, worlds
 
@@ -66,9 +65,9 @@ def put_into_open_shards(kinesis) -> None:
 
 
 @pytest.fixture
-def at_latest(query) -> LegacyQuery:
+def at_latest(tmp_path) -> LegacyQuery:
     """A query that began at LATEST, before the third record of a shard of three; it has read that one."""
-    query.kinesis.start = StartingPosition.latest()
+    query = LegacyQuery(two_shards(), MemoryClaims(), options(tmp_path, **FROM_LATEST))
     query.kinesis.clock.ms = ARRIVED + 2
     query.run(3)
     assert query.delivered() == [("s/a", "3")]

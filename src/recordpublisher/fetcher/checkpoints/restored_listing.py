@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from recordpublisher.publishers.shards import Shard
 
 from ..shards.missing_shards import MissingShards
-from .restore import missing_shards, shards_missing_from_listing
+from .initial_states import missing_shards, shards_missing_from_listing
 from .snapshot import RestoredState
 
 log = logging.getLogger("recordpublisher.fetcher")

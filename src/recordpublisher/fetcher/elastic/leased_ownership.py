@@ -70,16 +70,16 @@ class LeasedOwnership(ShardOwnership):
             raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
         await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
-        start = await job.start.pinned(lambda: job.pin_latest(job.streams[0]))
+        starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
             self._list_again,
             MissingShards(job.shard_exists),
-            start,
+            starts.default,
             job.clock,
             interval if interval > 0 else float("inf"),
         )
-        return OpenedJob((), {}, start, start.timestamp_ms, generation=1)
+        return OpenedJob((), {}, starts, starts.default.timestamp_ms, generation=1)
 
     def start_run(self, start_task: StartTask) -> None:
         """Join the group. What was read in an earlier run comes with new leases."""
@@ -123,9 +123,9 @@ class LeasedOwnership(ShardOwnership):
         """The shards are read until the others know that they may take them soon: then nobody waits for a look of theirs."""
         await self.lives.announce()
 
-    async def after_run(self, error: Exception | None) -> None:
+    async def after_run(self, *, has_failed: bool) -> None:
         """Leave the group; the next run joins it again. After an error the others take the shards at once."""
-        if error is not None:
+        if has_failed:
             await self.lives.seal()
         await self.lives.cancel()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from recordpublisher.publishers.positions import StartingPosition
-
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
+from ..checkpoints.starts import Starts
 from ..dependencies import FetcherDependencies
 from ..leases.lease_counts import LeaseCounts
 from ..pipeline.emitter import Emitter
@@ -60,9 +59,9 @@ class AlarmMonitor:
         """For how long the global watermark did not rise while records were emitted or held back."""
         return round(self._stall_detector.seconds * 1000)
 
-    def start_at(self, start: StartingPosition) -> None:
+    def start_at(self, starts: Starts) -> None:
         """The job was opened: shards without a state begin here."""
-        self._observer.start_at(start)
+        self._observer.start_at(starts)
 
     async def run(self) -> None:
         """Check until cancelled. A failed check changes nothing and never ends the job."""

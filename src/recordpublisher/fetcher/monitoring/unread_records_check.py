@@ -11,8 +11,9 @@ from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.restore import initial_states
+from ..checkpoints.initial_states import initial_states
 from ..checkpoints.snapshot import merge_snapshots
+from ..checkpoints.starts import Starts
 from ..dependencies import FetcherDependencies
 from ..pipeline.read_block import why_blocked
 from ..shards.assignment import missing_reader_reason
@@ -54,11 +55,11 @@ class UnreadRecordsCheck:
         self._can_judge_others = has_store and 0 < settings.checkpoint_interval_ms <= settings.alarm_interval_ms / 2
         self._stored: list[State] = []
         self._next_load_at = float("-inf")
-        self._start = dependencies.start
+        self._starts = dependencies.starts
 
-    def start_at(self, start: StartingPosition) -> None:
-        """Shards without a state begin here: the pinned start of the job."""
-        self._start = start
+    def start_at(self, starts: Starts) -> None:
+        """Shards without a state begin here: the pinned starts of the job."""
+        self._starts = starts
 
     async def observe_all(self, blocked_by: str) -> list[UnreadCheck]:
         """Observe every shard; `blocked_by` names what alignment waits for."""
@@ -109,7 +110,7 @@ class UnreadRecordsCheck:
         except RecordPublisherError as error:
             log.warning("the state of other subtasks cannot be read, their shards are not monitored: %s", error)
             return own
-        return {**initial_states(self._table.listed_shards().values(), restored, self._start), **own}
+        return {**initial_states(self._table.listed_shards().values(), restored, self._starts), **own}
 
     async def _recently_stored(self) -> list[State]:
         """What the whole job has stored; loaded four times an interval, since it is one read for each subtask."""

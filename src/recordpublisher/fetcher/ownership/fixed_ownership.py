@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.shards import Shard
 
-from ..checkpoints.restore import initial_states, unlisted_states
+from ..checkpoints.initial_states import initial_states, unlisted_states
 from ..checkpoints.restored_listing import list_restored
 from ..checkpoints.snapshot import RestoredState
 from ..dependencies import FetcherDependencies
@@ -46,7 +46,7 @@ class FixedOwnership(ShardOwnership):
         self._missing = missing
         self._request_checkpoint = request_checkpoint
         self._owned = owned
-        self._start = job.start
+        self._starts = job.starts
         self._failures: dict[str, str] = {}
         """Why each stream could not be begun: logged once."""
 
@@ -54,7 +54,7 @@ class FixedOwnership(ShardOwnership):
         """Open the sink, restore, and list the shards; then join the other subtasks."""
         opened = await open_job(self._job, context, self._missing)
         self._owned.add_initial(opened.listed, opened.states, opened.unlisted_states)
-        self._start = opened.start
+        self._starts = opened.starts
         await self._job.tracker.open(self._job.subtask, self._job.parallelism)
         self._job.tracker.start_at(opened.lowest_watermark)
         return opened
@@ -115,9 +115,9 @@ class FixedOwnership(ShardOwnership):
         await check_for_data_loss(listed, known, (stream,), job, self._missing)
         self._failures.pop(stream, None)
         job.discovery.opened.add(stream)
-        self._owned.add_stream(listed, initial_states(listed, known, self._start), unlisted_states(listed, known))
+        self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
         self._shards.start_readers()
-        text = "goes on where it stopped" if known.shards else f"begins at {self._start.type.value}"
+        text = "goes on where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
         log.info("%s came into the list of streams: it %s", stream, text, extra=about(stream))
 
     def _log_failure(self, stream: str, reason: str) -> None:

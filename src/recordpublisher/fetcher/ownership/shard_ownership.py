@@ -52,8 +52,8 @@ class ShardOwnership(ABC):
     async def before_stop(self) -> None:  # noqa: B027 - optional on purpose
         """The run was stopped; records are still read and written."""
 
-    async def after_run(self, error: Exception | None) -> None:  # noqa: B027 - optional on purpose
-        """The run is over, with this error, or because it was cancelled, or has reached its end."""
+    async def after_run(self, *, has_failed: bool) -> None:  # noqa: B027 - optional on purpose
+        """The run is over, with an error, or because it was cancelled, or has reached its end."""
 
     @property
     def has_others(self) -> bool:

@@ -17,7 +17,7 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 
     - A subtask (`ShardTable`): it may belong to another subtask, or not be listed yet; it has not ended before somebody has said so.
     - A group (`LeaseTable`): it may be listed later, so it has not ended.
-    - A restored job (`restore.py`, `OpenedJob`) and an offset of Spark (`source/reshards.py`): it was read before, or is past retention.
+    - A restored job (`initial_states.py`) and an offset of Spark (`source/reshards.py`): it was read before, or is past retention.
     """
     return all(map(is_ended, parents))
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from recordpublisher.fetcher.checkpoints.restore import initial_states, shards_no_longer_listed
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
@@ -21,7 +22,7 @@ from recordpublisher.fetcher.leases.position_store import read_positions
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
 from recordpublisher.publishers.properties.properties import Properties
@@ -93,8 +94,7 @@ class JobPositions:
         """Read snapshots; a shard without state starts where the job would start it. Raises: StateError."""
         snapshots = list(snapshots)
         restored = merge_snapshots(snapshots)
-        if start.type is PositionType.LATEST and restored.pinned_ms is not None:
-            start = StartingPosition.at_timestamp(restored.pinned_ms)
+        starts = Starts(start).pinned_at(restored.pinned_ms)
         newest = sorted(snapshots, key=lambda snapshot: int(snapshot["generation"]))
         stored_by = {key: snapshot for snapshot in newest for key in snapshot["shards"]}
         subtasks = {key: int(each.get("subtask", 0)) for key, each in stored_by.items() if "worker" not in each}
@@ -103,7 +103,7 @@ class JobPositions:
         shards = list(listed)
         lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
         lost_states = {key: restored.shards[key] for key in lost}
-        return cls(initial_states(shards, restored, start), subtasks, lost_states, workers, taken)
+        return cls(initial_states(shards, restored, starts), subtasks, lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
         """The shard with the lowest watermark that was not read to its end: a stalled alignment waits for it."""

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from recordpublisher.fetcher.checkpoints.restore import initial_states
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
@@ -45,9 +46,7 @@ def leases_from_states(
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
-    if start.type is PositionType.LATEST and restored.pinned_ms is not None:
-        start = StartingPosition.at_timestamp(restored.pinned_ms)
-    states = initial_states(listed, restored, start)
+    states = initial_states(listed, restored, Starts(start).pinned_at(restored.pinned_ms))
     listed_children = Children(listed)
     exported = []
     for shard in listed:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from recordpublisher.fetcher.checkpoints.restore import initial_states
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -53,7 +54,7 @@ def positions_from_leases(
         note = _note(lease, shard is not None)
         imported.append(ImportedPosition(f"{stream}/{lease.shard_id}", str(lease), state, note))
     known = {position.shard: position.state for position in imported}
-    for key, state in initial_states(listed, RestoredState(known), start).items():
+    for key, state in initial_states(listed, RestoredState(known), Starts(start)).items():
         if key not in known:
             note = "no lease: it ended before" if state.ended else "no lease: a new shard"
             imported.append(ImportedPosition(key, "-", state, note, is_stored=False))

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
-from recordpublisher.fetcher.checkpoints.restore import initial_states
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
@@ -56,7 +57,7 @@ class PositionsReset:
             listed = await self._retried(functools.partial(self.service.list_shards, stream))
             listed_ids |= {shard.shard_id for shard in listed}
             chosen = [shard for shard in listed if not self.shard_ids or shard.shard_id in self.shard_ids]
-            fresh = initial_states(chosen, RestoredState({}), await self._start_of(stream))
+            fresh = initial_states(chosen, RestoredState({}), Starts(await self._start_of(stream)))
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
                 note = "its children keep their positions" if self.shard_ids and key in children else "reset"

@@ -6,6 +6,7 @@ from typing import Any
 
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
@@ -16,9 +17,8 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -99,8 +99,8 @@ class BoundedReader:
             settings=self._settings,
             clock=self._clock,
             assigner=lambda shard, parallelism: 0 if shard.key in keys else 1,
-            start=StartingPosition.trim_horizon(),
-            pin_latest=_reject_latest,
+            starts=Starts(StartingPosition.trim_horizon()),
+            pin_latest=self._lister.server_time_ms,
             use_continuations=self._use_continuations,
             restore=(snapshot_to_json({shard.key: state for shard, state in shards.items()}, None, 0, 0, 1),),
         )
@@ -129,7 +129,3 @@ class _SharedFactory(RecordPublisherFactory):
     def order_of(self, sequence: str) -> Any:
         """Delegates to the owned factory."""
         return self.owned.order_of(sequence)
-
-
-async def _reject_latest(stream: str) -> int:
-    raise ConfigurationError(INITIAL_POSITION.key, "LATEST", "a pinned position for bounded reads")

@@ -17,6 +17,7 @@ from recordpublisher.fetcher.alarms import AlarmListener
 from recordpublisher.fetcher.assembly import build_fetcher
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
 from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
@@ -172,7 +173,7 @@ class DataFetcher(Generic[V]):
             settings=of_fetcher,
             clock=clock,
             assigner=build_shard_assigner(registry, given),
-            start=initial_position(given),
+            starts=Starts(initial_position(given)),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             tip=lister.tip,

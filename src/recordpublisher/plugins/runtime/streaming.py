@@ -12,10 +12,9 @@ from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.publishers.initial_position import from_the_oldest
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .arguments import checked_properties
@@ -58,7 +57,7 @@ def stream(
     given = checked_properties(properties, settings, deserializer=deserializer)
     fetcher = DataFetcher(
         streams,
-        _from_the_oldest(given) if stop_at_tip else given,
+        from_the_oldest(given) if stop_at_tip else given,
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
@@ -108,11 +107,6 @@ def consume(
         **settings,
     )
     return _records(batches)
-
-
-def _from_the_oldest(given: Properties) -> Properties:
-    """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
-    return given if given.is_set(INITIAL_POSITION) else given.merged({INITIAL_POSITION.key: "TRIM_HORIZON"})
 
 
 class _IterationSink(Sink):

@@ -10,7 +10,7 @@ from ..aggregation.deaggregation import Deaggregator
 from ..aggregation.record_distribution import RecordDistributionChecks
 from ..base import RecordPublisherFactory
 from ..clock import Clock, SystemClock
-from ..positions import StartingPosition
+from ..positions import PositionType, StartingPosition
 from ..properties.groups.retries import DESCRIBE_STREAM_RETRIES
 from ..properties.properties import Properties
 from ..retry import call_with_retries
@@ -76,5 +76,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
         """For callers that use the factory directly: a job has done so before. A new iterator at LATEST would skip records."""
+        if position.type is not PositionType.LATEST:
+            return position
         service_time_ms = functools.partial(service.server_time_ms, stream)
-        return await position.pinned(lambda: call_with_retries(service_time_ms, self._config.list_shards))
+        return position.pinned_at(await call_with_retries(service_time_ms, self._config.list_shards))

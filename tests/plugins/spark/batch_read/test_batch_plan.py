@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.batch_read.batch_plan import ShardRange, shard_ranges
 from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
@@ -41,7 +43,7 @@ class Service:
 
 
 def planned(service, positions=None, streams=("s",), accepts_loss=False):
-    return shard_ranges(streams, positions or ReadRange(OLDEST, END), service, accepts_loss, service.sleep)
+    return shard_ranges(streams, positions or ReadRange(Starts(OLDEST), END), service, accepts_loss, service.sleep)
 
 
 def test_each_shard_of_each_stream_is_a_task():
@@ -51,7 +53,7 @@ def test_each_shard_of_each_stream_is_a_task():
 
 
 def test_only_the_named_shards_are_read_whatever_a_split_adds():
-    positions = ReadRange(OLDEST, END, {"b": OLDEST})
+    positions = ReadRange(Starts(OLDEST, {"b": ShardState(OLDEST)}), END)
     service = Service()
     before = planned(service, positions)
     service.shards.append("c")
@@ -87,16 +89,16 @@ def test_c2_an_end_in_the_future_is_refused():
 
 def test_c2_a_shard_that_does_not_exist_is_named():
     with pytest.raises(ConfigurationError, match=r"startingPosition.*'x'.*valid: a, b"):
-        planned(Service(), ReadRange(OLDEST, END, {"x": OLDEST}))
+        planned(Service(), ReadRange(Starts(OLDEST, {"x": ShardState(OLDEST)}), END))
 
 
 def test_c2_positions_by_shard_are_for_one_stream():
     with pytest.raises(ConfigurationError, match="one stream"):
-        planned(Service(), ReadRange(OLDEST, END, {"a": OLDEST}), streams=("s", "t"))
+        planned(Service(), ReadRange(Starts(OLDEST, {"a": ShardState(OLDEST)}), END), streams=("s", "t"))
 
 
 def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
-    positions = ReadRange(StartingPosition.at_timestamp(1_000), END)
+    positions = ReadRange(Starts(StartingPosition.at_timestamp(1_000)), END)
     service = Service(oldest_ms=2_000)
     with pytest.raises(
         DataLossError, match=r"starts at .* past its retention; start later, or set flink.state.dataloss"

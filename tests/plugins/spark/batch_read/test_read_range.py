@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.options.start_by_shard import with_starts
@@ -26,13 +27,13 @@ def batch_of(*arrivals_ms: int) -> RecordBatch:
 
 
 def test_without_positions_a_read_goes_from_the_oldest_record_to_now():
-    assert parsed() == ReadRange(StartingPosition.trim_horizon(), EndPosition(NOW))
+    assert parsed() == ReadRange(Starts(StartingPosition.trim_horizon()), EndPosition(NOW))
 
 
 @pytest.mark.parametrize("time", ["2023-08-30T19:00:05Z", "1693422005", "AT_TIMESTAMP 2023-08-30T19:00:05Z"])
 def test_start_and_end_at_a_time(time):
     positions = parsed(startingPosition=time, endingPosition=time)
-    assert positions.start == StartingPosition.at_timestamp(1_693_422_005_000)
+    assert positions.starts.default == StartingPosition.at_timestamp(1_693_422_005_000)
     assert positions.end == EndPosition(1_693_422_005_000)
 
 

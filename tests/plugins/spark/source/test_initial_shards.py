@@ -8,7 +8,6 @@ import pytest
 
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
-from recordpublisher.publishers.positions import StartingPosition
 
 from fakes.spark.queries import query
 from fakes.spark.simulated_kinesis import ARRIVED, SimulatedKinesis
@@ -22,11 +21,12 @@ def after(sequence: str) -> dict[str, str]:
 
 @pytest.fixture
 def kinesis() -> SimulatedKinesis:
-    return SimulatedKinesis(start=StartingPosition.latest())
+    return SimulatedKinesis()
 
 
-def delivered(kinesis, tmp_path, starts, **properties):
-    job = query(kinesis, tmp_path, **{STARTS.key: json.dumps(starts)}, **properties)
+def delivered(kinesis, tmp_path, starts, *, start="LATEST", **properties):
+    given = {"flink.stream.initpos": start, STARTS.key: json.dumps(starts)}
+    job = query(kinesis, tmp_path, **given, **properties)
     job.run()
     return sorted(job.delivered())
 
@@ -36,8 +36,7 @@ def test_a_shard_starts_at_the_record_that_is_named_and_one_that_is_not_named_st
     kinesis.add("b", [1, 2])
     kinesis.add("c", [1, 2])
     assert delivered(kinesis, tmp_path, {"a": "2", "b": after("1")}) == [("s/a", "2"), ("s/a", "3"), ("s/b", "2")]
-    kinesis.start = StartingPosition.trim_horizon()
-    found = delivered(kinesis, tmp_path / "other", {"a": "2", "b": "LATEST"})
+    found = delivered(kinesis, tmp_path / "other", {"a": "2", "b": "LATEST"}, start="TRIM_HORIZON")
     assert found == [("s/a", "2"), ("s/a", "3"), ("s/c", "1"), ("s/c", "2")]
 
 
@@ -51,11 +50,11 @@ def test_s2_children_of_a_named_shard_are_read_from_their_beginning(kinesis, tmp
 
 
 def test_ancestors_of_a_named_shard_count_as_read(kinesis, tmp_path):
-    kinesis.start = StartingPosition.trim_horizon()
     kinesis.add("parent", [1, 2])
     left, right = kinesis.add("left", [3, 4], ("parent",)), kinesis.add("right", [5], ("parent",))
     kinesis.close("parent", left, right)
-    assert delivered(kinesis, tmp_path, {"left": "2"}) == [("s/left", "2"), ("s/right", "1")]
+    found = delivered(kinesis, tmp_path, {"left": "2"}, start="TRIM_HORIZON")
+    assert found == [("s/left", "2"), ("s/right", "1")]
 
 
 def test_c2_a_shard_that_does_not_exist_is_named_unless_it_was_read_to_its_end(kinesis, tmp_path):

@@ -60,7 +60,7 @@ def shard_ranges(
     _check_one_stream(streams, positions)
     ranges = []
     for stream in streams:
-        _check_retained(stream, positions.start, service, accepts_loss)
+        _check_retained(stream, positions.starts.default, service, accepts_loss)
         _wait_until_settled(stream, positions.end.arrival_ms, service, sleep)
         shards = service.list_shards(stream)
         _check_exist(stream, shards, positions)
@@ -77,7 +77,7 @@ def _check_one_stream(streams: tuple[str, ...], positions: ReadRange) -> None:
 def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None:
     missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
     if missing:
-        option = START_OPTION if positions.starts is not None else END_OPTION
+        option = START_OPTION if positions.starts.by_shard else END_OPTION
         valid = ", ".join(shard.shard_id for shard in shards)
         raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, sequence_number
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
+from recordpublisher.publishers.initial_position import from_the_oldest, initial_position, initial_timestamp_ms
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import END_OPTION, ENDING_POSITION
-from ..options.start_by_shard import START_OPTION, json_by_shard, sequence_number, starts_by_shard, time_with_zone
+from ..options.start_by_shard import START_OPTION, starts_by_shard, time_with_zone
 
 _VALID_START = 'TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: {"<shard id>": "<sequence number>" or "TRIM_HORIZON"}'
 _VALID_END = 'NOW, a time, or JSON by shard: {"<shard id>": "<sequence number>" or "NOW"}'
@@ -48,9 +48,8 @@ class EndPosition:
 class ReadRange:
     """The positions of a read: for every shard, or, if given by shard, for those shards alone."""
 
-    start: StartingPosition
+    starts: Starts
     end: EndPosition
-    starts: Mapping[str, StartingPosition] | None = None
     ends: Mapping[str, EndPosition] | None = None
 
     @classmethod
@@ -59,43 +58,45 @@ class ReadRange:
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)
         starts = _starts(properties, streams)
+        start, by_shard = starts.default, starts.by_shard
         ends = _ends(given, now) if given.startswith("{") else None
-        if starts is not None and ends is not None and starts.keys() != ends.keys():
+        if by_shard and ends is not None and by_shard.keys() != ends.keys():
             reason = (
-                f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(starts.keys() ^ ends.keys()))}"
+                f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(by_shard.keys() ^ ends.keys()))}"
             )
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
-        start = StartingPosition.trim_horizon() if starts is not None else _start(properties)
         end = now if ends is not None else _end(given, now, properties)
         if start.timestamp_ms is not None and ends is None and end.arrival_ms < start.timestamp_ms:
             raise ConfigurationError(
                 END_OPTION, given, "a time that is not before the start", reason="the read is empty"
             )
-        return cls(start, end, starts, ends)
+        return cls(starts, end, ends)
 
     @property
     def shards(self) -> frozenset[str] | None:
         """The ids of the shards that are read; None for all."""
-        named = self.starts if self.starts is not None else self.ends
-        return None if named is None else frozenset(named)
+        named = self.starts.by_shard or self.ends
+        return frozenset(named) if named else None
 
     def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
         """Start and end of a shard. Raises: ConfigurationError for a start behind a record: a range includes its start."""
-        start = (self.starts or {}).get(shard.shard_id, self.start)
-        if shard.begins_at(start.sequence_number):
-            start = StartingPosition.trim_horizon()
-        if start.type is PositionType.AFTER_SEQUENCE_NUMBER or start.skip_through is not None:
-            raise _only_for_queries(start.sequence_number)
-        return start, (self.ends or {}).get(shard.shard_id, self.end)
+        state = self.starts.of(shard)
+        if state.position is not None:
+            raise _only_for_queries(state.position.sequence)
+        return state.start, (self.ends or {}).get(shard.shard_id, self.end)
 
 
-def _start(properties: Properties) -> StartingPosition:
-    if not properties.is_set(INITIAL_POSITION):
-        return StartingPosition.trim_horizon()
-    start = initial_position(properties)
+def _starts(properties: Properties, streams: Sequence[str]) -> Starts:
+    """Raises: ConfigurationError for a start that is only for queries."""
+    by_shard = starts_by_shard(properties, streams)
+    if any(state.ended or state.start.type is PositionType.LATEST for state in by_shard.values()):
+        raise _only_for_queries("LATEST or SHARD_END")
+    if by_shard:
+        return Starts(StartingPosition.trim_horizon(), by_shard)
+    start = initial_position(from_the_oldest(properties))
     if start.type is PositionType.LATEST:
         raise ConfigurationError(START_OPTION, "LATEST", _VALID_START, reason="a batch read ends at the tip")
-    return start
+    return Starts(start)
 
 
 def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
@@ -106,18 +107,6 @@ def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
         return EndPosition(initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time})))
     except ConfigurationError as error:
         raise ConfigurationError(END_OPTION, given, f"{_VALID_END}; a time is {error.valid}") from None
-
-
-def _starts(properties: Properties, streams: Sequence[str]) -> dict[str, StartingPosition] | None:
-    states = starts_by_shard(properties, streams)
-    return None if states is None else {shard: _start_of(state) for shard, state in states.items()}
-
-
-def _start_of(state: ShardState) -> StartingPosition:
-    """Raises: ConfigurationError for a start that is only for queries."""
-    if state.ended or state.start.type is PositionType.LATEST:
-        raise _only_for_queries("LATEST or SHARD_END")
-    return state.start if state.position is None else StartingPosition.after(state.position)
 
 
 def _only_for_queries(given: object) -> ConfigurationError:

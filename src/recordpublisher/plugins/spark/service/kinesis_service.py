@@ -17,8 +17,6 @@ from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.groups.discovery_and_state import DISCOVERY_INTERVAL
 from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
@@ -85,10 +83,6 @@ class KinesisService:
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
         """Whether records behind a state were lost (S5)."""
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
-
-    def starting_position(self) -> StartingPosition:
-        """From `flink.stream.initpos`."""
-        return initial_position(self._options.properties)
 
     def consumer_arns(self) -> Mapping[str, str]:
         """Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8)."""

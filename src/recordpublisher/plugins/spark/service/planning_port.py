@@ -6,7 +6,6 @@ from typing import Protocol
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
 
@@ -36,9 +35,6 @@ class PlanningPort(Protocol):
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
         """Whether records behind a state were lost; `seen_ms` as in `fetcher.shards.retention_check.may_have_gap` (S5)."""
-
-    def starting_position(self) -> StartingPosition:
-        """Where a new job starts, from its properties."""
 
     def consumer_arns(self) -> Mapping[str, str]:
         """The registered fan-out consumer of each stream; registers once (F8). Empty when the job polls."""

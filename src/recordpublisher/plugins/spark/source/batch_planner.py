@@ -10,10 +10,11 @@ from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CO
 
 from ..options.places import METADATA_ROOT
 from ..options.spark_options import SparkOptions
+from ..options.start_by_shard import starts_of
 from ..outages import OutageWatch
 from ..service.planning_port import PlanningPort
 from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
-from .initial_shards import initial_shards, pinned
+from .initial_shards import initial_shards
 from .next_step import Decision, Facts, Step, Wait, Watch, next_step
 from .offset import BatchOffset, ShardOffset, random_id
 from .plan import BatchPlan, PlanInputs, plan_batch
@@ -69,10 +70,13 @@ class BatchPlanner:
     def initial_offset(self) -> BatchOffset:
         """Where a new query starts. LATEST becomes the service's time before the listing (P3)."""
         self._store_check.check_location()
-        start = pinned(self.service.starting_position(), self.options.streams[0], self.service)
-        shards = initial_shards(self.options, self.service, start)
+        streams = self.options.streams
+        starts = starts_of(self.options.properties, streams)
+        if not starts.is_pinned:
+            starts = starts.pinned_at(self.service.server_time_ms(streams[0]))
+        shards = initial_shards(self.options, self.service, starts)
         entries = {shard.key: ShardOffset(shard, state) for shard, state in shards}
-        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, initial_start=start)
+        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, initial_start=starts.default)
 
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.restore import (
+from recordpublisher.fetcher.checkpoints.initial_states import (
     data_loss_error,
     last_seen_ms,
     old_shards,

@@ -250,7 +250,7 @@ def test_times_of_a_job_of_kafka_are_epoch_milliseconds_as_there():
     given = {"startingTimestamp": "1693450805123", "endingTimestamp": "1693450806123"}
     options = read_options(subscribe="orders", **given)
     positions = ReadRange.parse(options.properties, options.streams, 0)
-    assert (positions.start.timestamp_ms, positions.end.arrival_ms) == (1_693_450_805_123, 1_693_450_806_123)
+    assert (positions.starts.default.timestamp_ms, positions.end.arrival_ms) == (1_693_450_805_123, 1_693_450_806_123)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import PositionType
 
-from fakes.spark.queries import LOOKAHEAD, query
+from fakes.spark.queries import FROM_LATEST, LOOKAHEAD, query
 from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
 
 
@@ -84,7 +84,6 @@ def test_ended_shards_leave_the_offset_and_are_not_read_again_from_an_old_listin
         child = kinesis.add(f"g{generation}", [1], (f"g{generation - 1}",))
         kinesis.close(f"g{generation - 1}", child)
     job = query(kinesis, tmp_path)
-    job.kinesis.start = StartingPosition.trim_horizon()
     job.run()
     assert set(job.last.shards) == {"s/g5"}
     assert sorted(job.delivered()) == sorted(job.expected())
@@ -92,8 +91,7 @@ def test_ended_shards_leave_the_offset_and_are_not_read_again_from_an_old_listin
 
 def test_s3_a_shard_found_by_discovery_alone_is_read_from_trim_horizon(kinesis, tmp_path):
     kinesis.add("parent", [1])
-    kinesis.start = StartingPosition.latest()
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **FROM_LATEST)
     job.run(3)
     child = kinesis.add("child", [7, 8], ("parent",))
     kinesis.close("parent")  # the response did not name its children
@@ -104,8 +102,7 @@ def test_s3_a_shard_found_by_discovery_alone_is_read_from_trim_horizon(kinesis, 
 
 def test_p3_latest_is_pinned_to_the_servers_clock(kinesis, tmp_path):
     kinesis.add("a", [1])
-    kinesis.start = StartingPosition.latest()
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **FROM_LATEST)
     assert not job.log
     job.batch()
     start = BatchOffset.from_json(job.log[0]).shards["s/a"].state.start
@@ -192,8 +189,7 @@ def test_available_now_reads_children_that_only_a_listing_shows(kinesis, tmp_pat
 
 def test_s5_an_added_stream_starts_at_the_start_of_the_job_once_it_is_listed(kinesis, tmp_path):
     kinesis.add("a", [1])
-    kinesis.start = StartingPosition.latest()
-    job = query(kinesis, tmp_path)
+    job = query(kinesis, tmp_path, **FROM_LATEST)
     job.run(3)
     kinesis.add("x", [1, 2], stream="t")
     kinesis.clock.ms += 100_000

@@ -1,4 +1,4 @@
-"""Restoring: where each listed shard starts, and whether records were lost meanwhile (P3, S5)."""
+"""The state in which each listed shard starts, restored or new, and whether records were lost meanwhile (P3, S5)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,42 +13,49 @@ from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
 from ..watermark_functions import inherited_watermark
 from .snapshot import RestoredState
+from .starts import Starts
 
 
-def initial_states(listed: Iterable[Shard], restored: RestoredState, start: StartingPosition) -> dict[str, ShardState]:
+def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Starts) -> dict[str, ShardState]:
     """The state from which every listed shard starts, whoever owns it.
 
     - A shard with restored state resumes there.
     - An ancestor of a started shard counts as finished: its state was dropped after its end. An ancestor of a shard that has not started
       does not, since that shard may be waiting for it.
     - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
-    - A shard of a stream without restored state starts at `start`.
+    - A shard of a stream without restored state starts as `starts` says. One that is named there counts as started for its ancestors, and
+      its descendants start at TRIM_HORIZON.
     """
-    shards = {shard.key: shard for shard in listed}
-    finished = _finished_ancestors(shards, restored)
-    states = {
-        key: restored.shards.get(key) or _state_of_unknown(shard, key in finished, restored, start)
-        for key, shard in shards.items()
-    }
+    shards, read_streams = {shard.key: shard for shard in listed}, restored.streams
+    new_streams = [shard for shard in shards.values() if shard.stream not in read_streams]
+    named = {shard.key: starts.of(shard) for shard in new_streams if shard.shard_id in starts.by_shard}
+    begun = {**named, **restored.shards}
+    finished = _finished_ancestors(shards, begun)
+
+    def new_state(shard: Shard) -> ShardState:
+        if shard.key in finished:
+            return ShardState(starts.default, ended=True)
+        follows = named and not named.keys().isdisjoint(ancestor_keys([shard], shards))
+        if shard.stream in read_streams or follows:
+            return ShardState(StartingPosition.trim_horizon())
+        return starts.of(shard)
+
+    states = {key: begun.get(key) or new_state(shard) for key, shard in shards.items()}
     return {key: _with_inherited(state, shards[key], states) for key, state in states.items()}
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
     """Restored shards that were not read to their end and are no longer listed: their records are past retention (S5)."""
-    known = {shard.key for shard in listed}
-    wanted = set(streams)
-    return [
-        key
-        for key, state in restored.shards.items()
-        if not state.ended and key not in known and key.rsplit("/", 1)[0] in wanted
-    ]
+    known, wanted = {shard.key for shard in listed}, set(streams)
+    unfinished = [key for key, state in restored.shards.items() if not state.ended and key not in known]
+    return [key for key in unfinished if _stream_of(key) in wanted]
 
 
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
     """What is known of shards that the listing lacks, should a later one have them: restored state, or that they are finished."""
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
-    known = dict.fromkeys(_finished_ancestors(shards, restored), finished) | dict(restored.shards)
+    known = dict.fromkeys(_finished_ancestors(shards, restored.shards), finished) | dict(restored.shards)
     return {key: state for key, state in known.items() if key not in shards}
 
 
@@ -62,7 +69,7 @@ def missing_shards(
     shards, wanted = {shard.key: shard for shard in listed}, set(streams)
     of_streams = {key for key in restored.shards if _stream_of(key) in wanted}
     unread = [shard for shard in ours if shard.key not in restored.shards or restored.shards[shard.key].waiting]
-    parents = {key for shard in unread for key in parent_keys(shard)} - _finished_ancestors(shards, restored)
+    parents = {key for shard in unread for key in parent_keys(shard)} - _finished_ancestors(shards, restored.shards)
     return (of_streams | parents) - shards.keys()
 
 
@@ -105,17 +112,9 @@ def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
     )
 
 
-def _finished_ancestors(shards: Mapping[str, Shard], restored: RestoredState) -> set[str]:
-    started = [shards[key] for key, state in restored.shards.items() if not state.waiting and key in shards]
-    return ancestor_keys(started, shards) - set(restored.shards)
-
-
-def _state_of_unknown(shard: Shard, is_finished: bool, restored: RestoredState, start: StartingPosition) -> ShardState:
-    if is_finished:
-        return ShardState(start, ended=True)
-    if shard.stream in restored.streams:
-        return ShardState(StartingPosition.trim_horizon())
-    return ShardState(start)
+def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardState]) -> set[str]:
+    started = [shards[key] for key, state in begun.items() if not state.waiting and key in shards]
+    return ancestor_keys(started, shards) - begun.keys()
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:

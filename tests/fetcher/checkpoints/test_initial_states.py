@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.restore import (
+from recordpublisher.fetcher.checkpoints.initial_states import (
     data_loss_error,
     initial_states,
     old_shards,
@@ -10,6 +10,7 @@ from recordpublisher.fetcher.checkpoints.restore import (
     shards_past_retention,
 )
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.retention_check import Gap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -22,25 +23,27 @@ KNOWN = ShardState(START, SequenceNumber("5"))
 
 
 def test_a_fresh_job_starts_every_shard_at_its_start():
-    assert initial_states([shard("a"), shard("b", "a")], RestoredState(), PINNED) == {
+    assert initial_states([shard("a"), shard("b", "a")], RestoredState(), Starts(PINNED)) == {
         "s/a": ShardState(PINNED),
         "s/b": ShardState(PINNED),
     }
 
 
 def test_a_shard_with_state_resumes():
-    assert initial_states([shard("a")], RestoredState({"s/a": KNOWN}), PINNED)["s/a"] is KNOWN
+    assert initial_states([shard("a")], RestoredState({"s/a": KNOWN}), Starts(PINNED))["s/a"] is KNOWN
 
 
 def test_a_descendant_starts_at_trim_horizon():
-    states = initial_states([shard("a"), shard("b", "a"), shard("c", "b")], RestoredState({"s/a": KNOWN}), PINNED)
+    states = initial_states(
+        [shard("a"), shard("b", "a"), shard("c", "b")], RestoredState({"s/a": KNOWN}), Starts(PINNED)
+    )
 
     assert states["s/b"] == states["s/c"] == ShardState(StartingPosition.trim_horizon())
 
 
 def test_an_ancestor_that_the_state_dropped_is_finished():
     listed = [shard("g"), shard("p", "g"), shard("q"), shard("a", "p", "q")]
-    states = initial_states(listed, RestoredState({"s/a": KNOWN}), PINNED)
+    states = initial_states(listed, RestoredState({"s/a": KNOWN}), Starts(PINNED))
 
     assert [states[f"s/{each}"].ended for each in "gpqa"] == [True, True, True, False]
 
@@ -49,13 +52,13 @@ def test_a_waiting_shard_does_not_mean_that_its_parents_are_finished():
     """The owner of `q` had not discovered it yet when the owner of their child had: counted as finished, `q` would be lost."""
     listed = [shard("p"), shard("q"), shard("c", "p", "q")]
     ended, waiting = ShardState(START, KNOWN.position, ended=True), ShardState(START, waiting=True)
-    states = initial_states(listed, RestoredState({"s/p": ended, "s/c": waiting}), PINNED)
+    states = initial_states(listed, RestoredState({"s/p": ended, "s/c": waiting}), Starts(PINNED))
 
     assert states["s/q"] == ShardState(StartingPosition.trim_horizon())
 
 
 def test_a_new_stream_starts_at_the_pinned_start():
-    states = initial_states([shard("a"), Shard("t", "a")], RestoredState({"s/a": KNOWN}), PINNED)
+    states = initial_states([shard("a"), Shard("t", "a")], RestoredState({"s/a": KNOWN}), Starts(PINNED))
 
     assert states["t/a"] == ShardState(PINNED)
 
@@ -115,14 +118,14 @@ def test_the_error_names_the_gap_and_the_way_out():
 
 def test_an_ancestor_of_a_shard_that_only_waits_is_not_finished():  # S5: its owner may have stored nothing yet
     waiting = ShardState(StartingPosition.trim_horizon(), parents=("p",), waiting=True)
-    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": waiting}), PINNED)
+    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": waiting}), Starts(PINNED))
 
     assert not states["s/p"].ended
 
 
 def test_an_ancestor_of_an_empty_shard_that_was_read_is_finished():  # S5
     read = ShardState(StartingPosition.trim_horizon(), continuation="5", parents=("p",))
-    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": read}), PINNED)
+    states = initial_states([shard("p"), shard("a", "p")], RestoredState({"s/a": read}), Starts(PINNED))
 
     assert states["s/p"].ended
 
