@@ -1,10 +1,11 @@
 """observed_timeout: only time in which the process was running counts (F5)."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from recordpublisher.publishers.clock import observed_timeout
+from recordpublisher.publishers.clock import ObservedTimeouts, observed_timeout
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 
@@ -90,3 +91,41 @@ def test_a_time_out_raised_in_the_block_is_passed_on():
                 raise TimeoutError("its own")
 
     run_virtual(main())
+
+
+async def waits_by_one_timer(starts, limit=20, before_last=None):
+    """When each of the waits that begin at `starts` times out, and the most timers that there were meanwhile."""
+    loop, timeouts = asyncio.get_running_loop(), ObservedTimeouts(VirtualClock(), limit)
+    ended, timers = {}, []
+
+    async def wait_from(start):
+        await asyncio.sleep(start)
+        if before_last is not None and start == starts[-1]:
+            loop.suspend(before_last)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as timeout:
+                timeouts.begin(timeout)
+                timers.append(sum(not each.cancelled() for each in loop._scheduled))
+                await loop.create_future()
+        ended[start] = loop.time()
+
+    await asyncio.gather(*map(wait_from, starts))
+    return ended, timers
+
+
+def test_waits_of_one_timer_time_out_each_at_its_own_limit():
+    ended, _ = run_virtual(waits_by_one_timer([1, 3, 4.5, 30]))
+
+    assert ended == {1: 21, 3: 23, 4.5: 24.5, 30: 50}
+
+
+def test_a_thousand_waits_have_one_timer():
+    _, timers = run_virtual(waits_by_one_timer([0] * 1_000))
+
+    assert timers == [1] * 1_000
+
+
+def test_a_wait_that_began_in_a_part_that_does_not_count_times_out_with_those_before_it():
+    ended, _ = run_virtual(waits_by_one_timer([0, 2], before_last=600))
+
+    assert ended == {0: 602 + 20, 2: 602 + 20}

@@ -65,46 +65,66 @@ async def wait_at_most(event: asyncio.Event, seconds: float | None) -> bool:
 
 @asynccontextmanager
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Raise TimeoutError when the block has waited for `seconds` of observed time.
+    """Raise TimeoutError when the block has waited for `seconds` of observed time, as `ObservedTimeouts` counts it."""
+    timeouts = ObservedTimeouts(clock, seconds)
+    async with asyncio.timeout(None) as timeout:
+        timeouts.begin(timeout)
+        try:
+            yield
+        finally:
+            timeouts.stop()
+
+
+class ObservedTimeouts:
+    """Time-outs of waits that may last equally long: one timer serves all of them, since each timer costs more than a short call.
 
     The time is counted in parts, at least `TIMEOUT_PARTS`. A part that ended late counts only if this thread was busy meanwhile: then it
     counts as a whole. Otherwise the process was suspended or starved from outside, and the part does not count. So after such a gap
     at least one more part passes, in which data that has arrived meanwhile is read.
     """
-    async with asyncio.timeout(None) as timeout:
-        timer = _ObservedTimer(clock, seconds, timeout)
-        try:
-            yield
-        finally:
-            timer.stop()
 
-
-class _ObservedTimer:
-    """Owns the timer of one wait and the seconds that are left of it."""
-
-    def __init__(self, clock: Clock, seconds: float, timeout: asyncio.Timeout) -> None:
+    def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._part = seconds / TIMEOUT_PARTS
-        self._left = seconds
-        self._timeout = timeout
-        self._loop = asyncio.get_running_loop()
-        self._arm()
+        self._observed = 0.0
+        self._began: dict[asyncio.Timeout, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, timeout: asyncio.Timeout) -> None:
+        """Let this one, which has been entered, expire after that time."""
+        if self._timer is None:
+            self._loop = asyncio.get_running_loop()
+            self._start_part(self._part)
+        self._began[timeout] = self._observed + self._loop.time() - self._part_began
+
+    def end(self, timeout: asyncio.Timeout) -> None:
+        """The wait is over."""
+        self._began.pop(timeout, None)
 
     def stop(self) -> None:
-        self._timer.cancel()
+        """Let none expire any more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _arm(self) -> None:
-        self._wait = min(self._part, self._left)
-        self._due = self._clock.monotonic() + self._wait
+    def _start_part(self, seconds: float) -> None:
+        self._wait, self._part_began = seconds, self._loop.time()
+        self._due = self._clock.monotonic() + seconds
         self._busy_before = self._clock.cpu_seconds()
-        self._timer = self._loop.call_later(self._wait, self._check)
+        self._timer = self._loop.call_later(seconds, self._end_part)
 
-    def _check(self) -> None:
+    def _end_part(self) -> None:
         late = self._clock.monotonic() - self._due
         busy = min(late, self._clock.cpu_seconds() - self._busy_before)
         if late - busy <= min(self._part, MAX_LATENESS_SECONDS):
-            self._left -= self._wait + max(busy, 0.0)
-        if self._left <= ROUNDING_SECONDS:
-            self._timeout.reschedule(self._loop.time())
-        else:
-            self._arm()
+            self._observed += self._wait + max(busy, 0.0)
+        else:  # nobody has waited for longer than what counts
+            self._began = {timeout: min(began, self._observed) for timeout, began in self._began.items()}
+        self._timer = None
+        for timeout, began in list(self._began.items()):  # the oldest one first
+            left = began + self._seconds - self._observed
+            if left > ROUNDING_SECONDS:
+                self._start_part(min(self._part, left))
+                return
+            self.end(timeout)
+            timeout.reschedule(self._loop.time())

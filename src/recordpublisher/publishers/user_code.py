@@ -85,7 +85,8 @@ class UserFunction:
     async def __call__(self, *arguments: Any) -> Any:
         """The result. Raises: what the function raises; TypeError for a generator; RuntimeError for what would end the process."""
         try:
-            return await self._result(arguments)
+            result = await (self._function(*arguments) if self.is_async else self._call_in_thread(arguments))
+            return result if result is None else await _settled(result)
         except Exception as error:
             if _can_be_examined(error):
                 raise
@@ -95,26 +96,27 @@ class UserFunction:
         except BaseException as error:  # such as SystemExit: the event loop would end without a word
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
-    async def _result(self, arguments: tuple[Any, ...]) -> Any:
-        if self.is_async:
-            result = await self._function(*arguments)
-        else:
-            # with the context, which has the span and the fields of log lines, as `asyncio.to_thread` does
-            context, loop = contextvars.copy_context(), asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._threads, context.run, self._call_in_thread, arguments)
-        if inspect.isawaitable(result):
-            return await result
-        if isinstance(result, Future):  # of a pool of the user's own
-            return await asyncio.wrap_future(result)
-        if isinstance(result, _NEVER_RUN):
-            refuse_never_run([result])
-        return result
+    async def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
+        # with the context, which has the span and the fields of log lines, as `asyncio.to_thread` does
+        context, loop = contextvars.copy_context(), asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, context.run, self._call, arguments)
 
-    def _call_in_thread(self, arguments: tuple[Any, ...]) -> Any:
+    def _call(self, arguments: tuple[Any, ...]) -> Any:
         try:
             return self._function(*arguments)
         except StopIteration as error:  # the future of a thread cannot hold it: the caller would wait for ever
             raise RuntimeError(f"the function raised {describe_error(error)}") from error
+
+
+async def _settled(result: Any) -> Any:
+    """What a function has returned, awaited if it can be."""
+    if inspect.isawaitable(result):
+        return await result
+    if isinstance(result, Future):  # of a pool of the user's own
+        return await asyncio.wrap_future(result)
+    if isinstance(result, _NEVER_RUN):
+        refuse_never_run([result])
+    return result
 
 
 def describe_error(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from recordpublisher.consumer.typed_values import name_of
 from recordpublisher.fetcher.sink import SinkContext
-from recordpublisher.publishers.clock import Clock, observed_timeout
+from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction
@@ -40,7 +40,7 @@ class Handler:
             )
         self._name = f"{getattr(handler, '__qualname__', None) or type(handler).__name__:.100}"
         self._timeout = timeout
-        self._clock = clock
+        self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
 
     async def call(self, records: Any) -> Any:
@@ -50,26 +50,30 @@ class Handler:
         """
         argument = records if self._value_type is None else values_of(records)
         try:
-            if self._timeout is None:
+            if self._timeouts is None:
                 return await self._function(argument)
-            return await self._limited(argument, self._timeout)
+            return await self._limited(argument, self._timeouts)
         except asyncio.CancelledError as error:
             if self._is_closed:
                 raise
             raise SinkError("the handler has cancelled itself") from error
         finally:
-            if not self._is_closed and is_cancelled():
+            if isinstance(records, list) and not self._is_closed and is_cancelled():
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0)  # one that was not delivered yet comes here, and not to the next record
+                    await asyncio.sleep(0)  # one that was not delivered yet comes here, and not to a part of the list
 
-    async def _limited(self, argument: Any, seconds: float) -> Any:
+    async def _limited(self, argument: Any, timeouts: ObservedTimeouts) -> Any:
         try:
-            async with observed_timeout(self._clock, seconds):
-                return await self._function(argument)
+            async with asyncio.timeout(None) as timeout:
+                timeouts.begin(timeout)
+                try:
+                    return await self._function(argument)
+                finally:
+                    timeouts.end(timeout)
         except TimeoutError as error:
             if error.args:  # one of its own
                 raise
-            raise TimeoutError(f"no result within {seconds:g} s") from error
+            raise TimeoutError(f"no result within {self._timeout:g} s") from error
 
     def name_of(self, stream: str) -> str:
         """The name of the function."""
@@ -120,7 +124,7 @@ class StreamHandlers:
             handler.close()
 
 
-def is_cancelled() -> bool:
-    """Whether this task was cancelled, by a handler or from outside: it must end soon, and another worker takes its place."""
-    worker = asyncio.current_task()
+def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
+    """Whether this task was cancelled, by a handler or from outside: it must end soon. `loop`: the running one, where it is known."""
+    worker = asyncio.current_task(loop)
     return worker is not None and worker.cancelling() > 0

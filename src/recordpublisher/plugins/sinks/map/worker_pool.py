@@ -96,7 +96,7 @@ class WorkerPool:
                 self._wakes_next = True
                 loop.call_soon(self.wake)  # runs when this worker suspends
             await self._handle_next()
-            if is_cancelled():
+            if is_cancelled(loop):  # another worker takes its place
                 return
             handled += 1
             if not handled % _CHECK_EVERY and loop.time() - turn_began > _TURN_SECONDS:
