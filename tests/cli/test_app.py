@@ -113,14 +113,14 @@ def test_without_typer_the_error_names_the_extra():
     assert done.stderr == f"recordpublisher: the command line needs the extra 'cli': {install_command('cli')}\n"
 
 
-def test_in_a_terminal_an_error_is_followed_by_the_address_of_its_page(monkeypatch, capsys):
+def test_in_a_terminal_an_error_is_followed_by_the_name_of_its_page(monkeypatch, capsys):
     from recordpublisher.cli.app import app
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with pytest.raises(SystemExit):
         app(["tail", "x", "-p", "foo"])
 
-    assert capsys.readouterr().err.endswith("/reference/errors/#configurationerror\n")
+    assert capsys.readouterr().err.endswith("See reference/errors#configurationerror in the documentation\n")
 
 
 def test_help_is_as_wide_as_the_terminal():

@@ -35,9 +35,10 @@ class RecordPublisherError(Exception):
 
     @property
     def help_url(self) -> str:
-        """Where the documentation says what the error means and what to do."""
-        name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
-        return documentation_url("reference/errors") + f"#{name.lower()}"
+        """Where the documentation says what the error means and what to do: an address once there is one, else the name of the page."""
+        name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__).lower()
+        site = documentation_site(_project_urls())
+        return f"{site}/reference/errors/#{name}" if site else f"reference/errors#{name} in the documentation"
 
 
 class ConfigurationError(RecordPublisherError, ValueError):
@@ -195,13 +196,17 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def documentation_url(page: str) -> str:
-    """The address of a page such as `reference/properties`: under the package's documentation, or its name where that is unknown."""
+def documentation_site(project_urls: Iterable[str]) -> str:
+    """The address of the documentation among a package's `Project-URL` entries; empty while it has no public one."""
+    pairs = (entry.partition(", ") for entry in project_urls)
+    site = next((url for label, _, url in pairs if label == "Documentation"), "")
+    return "" if ".example/" in site else site.rstrip("/")  # RFC 2606: no site has such a name
+
+
+def _project_urls() -> Iterable[str]:
     from importlib.metadata import PackageNotFoundError, metadata  # slow, and only messages need it
 
     try:
-        entries = metadata("recordpublisher").get_all("Project-URL") or []
+        return metadata("recordpublisher").get_all("Project-URL") or ()
     except PackageNotFoundError:
-        entries = []
-    site = next((url for label, _, url in (entry.partition(", ") for entry in entries) if label == "Documentation"), "")
-    return f"{site.rstrip('/')}/{page}/" if site else f"the page {page} of the documentation"
+        return ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..errors import ConfigurationError, documentation_url
+from ..errors import ConfigurationError
 from ..password_masking import MASK
 from .declaration import Property, is_secret
 from .groups import (
@@ -55,7 +55,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
     known = properties_by_keyword()
     if keyword not in known:
         hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest(keyword, known)[:1])
-        valid = f"a key of {documentation_url('reference/properties')} without flink. or aws., with _ for each dot"
+        valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot"
         shown = MASK if is_secret(keyword) else value
         raise ConfigurationError(keyword, shown, valid, reason=f"there is no such keyword argument{hint}")
     return known[keyword]
