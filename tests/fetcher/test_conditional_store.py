@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 
 import pytest
 
@@ -13,9 +14,13 @@ from recordpublisher.testing.virtual_time import run_virtual
 OUTLASTS_MINUTES = RetryPolicy(max_retries=200, base_ms=300, max_ms=10_000, exponent=1.5)
 
 
-def unknown_host():
-    refused = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    call = TransientError("GetItem", "EndpointConnectionError", "DNS does not know this host")
+UNKNOWN_HOST = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+NO_TLS = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+NO_TLS.reason = "WRONG_VERSION_NUMBER"
+
+
+def caused_by(refused):
+    call = TransientError("GetItem", "EndpointConnectionError", "no connection")
     call.__cause__ = refused
     error = StoreUnavailableError("GetItem at dynamodb://t/j failed")
     error.__cause__ = call
@@ -65,8 +70,9 @@ def test_a_script_with_few_retries_ends_soon():
     assert waited(policy=RetryPolicy(3, 300, 1_000, 1.5))[1] < 3
 
 
-def test_a_host_that_dns_does_not_know_is_not_waited_for():
-    error = unknown_host()
+@pytest.mark.parametrize("refused", [UNKNOWN_HOST, NO_TLS], ids=["unknown host", "no TLS"])
+def test_a_host_that_dns_does_not_know_or_that_speaks_no_tls_is_not_waited_for(refused):
+    error = caused_by(refused)
     assert waited(error=error) == (error, 0)
 
 

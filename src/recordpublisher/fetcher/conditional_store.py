@@ -111,7 +111,8 @@ async def pause(attempt: int) -> None:
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """Call until the store answers, for as long as the pauses of `policy` take on average; returns the result.
 
-    A host that DNS does not know ends this at once: its name may be wrong, and the store's client has tried it several times.
+    A host that DNS does not know, or that speaks no TLS, ends this at once: it may be the wrong one, and the store's client has tried it
+    several times.
     Raises: StoreUnavailableError, and every other error at once.
     """
     now, log_try = asyncio.get_running_loop().time, tries_logged(log, policy)
@@ -120,7 +121,8 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy) 
         try:
             return await call()
         except StoreUnavailableError as error:
-            if attempt >= policy.max_retries or now() >= until or kinesis.is_host_unknown(error):
+            is_wrong_host = kinesis.is_host_unknown(error) or kinesis.speaks_no_tls(error)
+            if attempt >= policy.max_retries or now() >= until or is_wrong_host:
                 raise
             log_try(error)
         await asyncio.sleep(policy.delay_seconds(attempt))

@@ -112,6 +112,30 @@ async def test_a_host_that_dns_does_not_know_is_tried_a_few_times_and_named():
     assert str(error).endswith("; check the host in 'flink.sink.sql.uri'")
 
 
+@pytest.mark.parametrize(
+    ("answer", "options", "said"),
+    [
+        (b"N", "?sslmode=require", "does not support SSL"),
+        (b"H", "?sslmode=require", "invalid response to SSL negotiation"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "", "SSL negotiation"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "?sslmode=disable", "expected authentication request from server"),
+    ],
+)
+async def test_what_answers_and_is_no_postgresql_or_has_no_tls_is_not_waited_for(answer, options, said, caplog):
+    async def answered(reader, writer):
+        await reader.read(100)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failure_of(f"postgresql://me@127.0.0.1:{port}/shop{options}")
+
+    assert isinstance(error, ConfigurationError), error
+    assert said in str(error)
+    assert not caplog.records
+
+
 async def test_a_host_that_was_reached_once_is_waited_for_also_while_dns_does_not_know_it(tmp_path):
     tries = []
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import asynccontextmanager
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError, SSLError
 
 from recordpublisher import StateError, StoreUnavailableError
 from recordpublisher.plugins.stores.store_service import StoreService
+from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.properties.properties import Properties
 
 
@@ -26,6 +28,14 @@ def failing_service(error):
 def response(code: str, status: int) -> ClientError:
     found = {"Error": {"Code": code, "Message": "words"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(found, "GetItem")  # type: ignore[arg-type]
+
+
+async def test_an_endpoint_that_speaks_no_tls_is_told_with_what_to_check():
+    cause = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    cause.reason = "WRONG_VERSION_NUMBER"
+    with pytest.raises(StateError, match="it speaks no TLS: check the endpoint") as caught:
+        await failing_service(SSLError(endpoint_url="https://h", error=cause)).call("GetItem", dict)
+    assert kinesis.speaks_no_tls(caught.value), "which ends the wait for the store"
 
 
 @pytest.mark.parametrize(

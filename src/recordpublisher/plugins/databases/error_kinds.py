@@ -22,8 +22,11 @@ _PERMANENT_OF_SQLITE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_AUTH,
 }
-_PERMANENT_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""Of PostgreSQL while it connects: then the client library knows no SQLSTATE."""
+_PERMANENT_WORDS = (
+    "password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "does not support SSL",
+    "invalid response to SSL negotiation", "expected authentication request from server",
+)  # fmt: skip
+"""Of PostgreSQL's client library while it connects, when it knows no SQLSTATE; the last two: what answers is no PostgreSQL."""
 
 _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 """Of psycopg, and of the client library."""
