@@ -192,18 +192,18 @@ class SubtaskFetcher:
                 await self._ownership.before_stop()
         finally:
             await self._end_run(run, emitting, checkpointing, others)
-        await self._take_last(is_stopped=reason is EndReason.STOPPED)
+        await self._take_last(reason)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0)), self._past_event_time)
             for entry in self._table
         }
         return BoundedResult(reason, outcomes, run.records)
 
-    async def _take_last(self, *, is_stopped: bool) -> None:
-        """The last checkpoint. A stop does not wait for a call of user code without end: then it stores what is done."""
+    async def _take_last(self, reason: EndReason) -> None:
+        """The last checkpoint. A stop, and `max_time`, do not wait for a call of user code without end: then it stores what is done."""
         checkpointer, job = self._checkpointer, self._dependencies
-        ending, times = checkpointer.take_last(is_stopped=is_stopped), checkpointer.times
-        seconds = job.settings.drain_seconds if is_stopped else inf
+        ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
+        seconds = job.settings.drain_seconds if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         hung = await cancel_if_hung(ending, job.sink.unfinished, lambda: times.running_ms, seconds, job.clock)
         if hung is not None:
             log.error(

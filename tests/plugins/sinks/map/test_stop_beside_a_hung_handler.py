@@ -6,6 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.snapshot_store import SubtaskCheckpoints
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.testing import VirtualClock, run_virtual
 
 from fakes.leases.elastic_processes import ElasticProcesses
@@ -37,8 +38,8 @@ async def swallowing(record):
     await asyncio.sleep(1)
 
 
-def stopped(handler, source, store=None, **properties):
-    """Let the handlers of all records begin, stop, and close. Returns how long the end took."""
+def stopped(handler, source, store=None, max_time=None, **properties):
+    """Let the handlers of all records begin, stop, or let the time be over, and close. Returns how long the end took."""
 
     async def story():
         fetcher = make_fetcher(
@@ -48,9 +49,10 @@ def stopped(handler, source, store=None, **properties):
             checkpoints=None if store is None else SubtaskCheckpoints(store, 0, 1),
         )
         await fetcher.open()
-        running = asyncio.create_task(fetcher.run())
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=max_time)))
         await asyncio.sleep(5)
-        fetcher.stop()
+        if max_time is None:
+            fetcher.stop()
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(600):
             await running
@@ -60,11 +62,12 @@ def stopped(handler, source, store=None, **properties):
     return run_virtual(story())
 
 
+@pytest.mark.parametrize("max_time", [None, 5])
 @pytest.mark.parametrize("has_store", [True, False])
-def test_it_ends_after_the_drain_timeout_and_names_the_handler_and_the_record(caplog, has_store):
+def test_it_ends_after_the_drain_timeout_and_names_the_handler_and_the_record(caplog, has_store, max_time):
     source, store = ScriptedSource(), Kept()
     source.add("a", *range(10))
-    seconds = stopped(swallowing, source, store if has_store else None)
+    seconds = stopped(swallowing, source, store if has_store else None, max_time)
 
     assert 30 < seconds < 50, "the drain timeout, and ten seconds for handlers to clean up"
     (line,) = [line for line in caplog.messages if "flink.job.drain.timeout" in line]

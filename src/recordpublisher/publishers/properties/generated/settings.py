@@ -45,9 +45,9 @@ class ReadSettings(TypedDict, total=False):
     streams_interval: int | str
     """`flink.streams.interval`: How often a file or function of streams is looked at again. In ms."""
     job_drain_timeout: int | str
-    """`flink.job.drain.timeout`: For how long a job that is stopped waits for one call of a `map` handler; what it has not handled then
-    is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer after another one has failed. In
-    s."""
+    """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
+    what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
+    after another one has failed. In s."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name."""
     stream_recordpublisher: str

@@ -26,8 +26,8 @@ STREAMS_INTERVAL = JOB.integer(
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
     "flink.job.drain.timeout",
-    "For how long a job that is stopped waits for one call of a `map` handler; what it has not handled then is read again by the next "
-    "start. `recordpublisher run` stops subtasks that drain for 20 s longer after another one has failed.",
+    "For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler; what it has not handled "
+    "then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer after another one has failed.",
     30,
     minimum=1,
     unit="s",
