@@ -9,6 +9,7 @@ from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.initial_position import from_the_oldest, initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -35,12 +36,12 @@ async def read_chosen_shards(
     `rp.stream`.
     """
     properties.check()
+    start = initial_position(from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms())
+    if sequence_number is not None:
+        start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
     policy = LIST_SHARDS_RETRIES.policy(properties)
     async with KinesisClient(properties, [stream]) as client:
         listed = await call_with_retries(lambda: client.list_shards(stream), policy)
-        start = initial_position(from_the_oldest(properties) if bounds.stop_at_tip else properties)
-        if sequence_number is not None:
-            start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
         starts = await Starts(start).pinned(lambda: call_with_retries(lambda: client.server_time_ms(stream), policy))
     chosen = [known_shard(each, listed, "--shard", "a shard of the stream") for each in shard_ids]
     states = {shard: starts.of(shard) for shard in chosen}

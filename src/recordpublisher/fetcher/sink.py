@@ -160,6 +160,11 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
         return {} if type(self).stored_positions is Sink.stored_positions else {"positions": positions}
 
+    async def check_values(self, context: SinkContext) -> str | None:
+        """What `recordpublisher doctor` asks of a sink that was made and not opened: whether `open` would take the values of this job
+        (`context.value_type`). Nothing is changed. Default: None, for a sink that takes all values. Raises: what `open` would."""
+        return None
+
     def has_room(self) -> bool:
         """Whether a `write` would not wait for memory of the sink. The job asks before each one.
 

@@ -4,11 +4,12 @@ import contextlib
 import re
 from datetime import datetime
 
+from .base import MAX_CLOCK_OFFSET_MS
 from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
 from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
-from .properties.times import A_TIME, datetime_ms, epoch_ms
+from .properties.times import A_TIME, OtherNameError, datetime_ms, epoch_ms, iso_time
 
 _VALID = (
     "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
@@ -30,14 +31,25 @@ _FIELDS = {
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
-def initial_position(properties: Properties) -> StartingPosition:
-    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3). Raises: ConfigurationError."""
+def initial_position(properties: Properties, now_ms: int | None = None) -> StartingPosition:
+    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3).
+
+    `now_ms`: by this machine's clock; None: no time is refused. Raises: ConfigurationError, also as `refuse_future`.
+    """
     position = properties.value(INITIAL_POSITION)
-    if position == PositionType.AT_TIMESTAMP.value:
-        return StartingPosition.at_timestamp(initial_timestamp_ms(properties))
     if position in (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value):
         return StartingPosition(PositionType(position))
-    return StartingPosition.at_timestamp(epoch_ms(position))
+    is_apart = position == PositionType.AT_TIMESTAMP.value
+    at = initial_timestamp_ms(properties) if is_apart else epoch_ms(position)
+    if now_ms is not None:
+        refuse_future(INITIAL_TIMESTAMP.key if is_apart else INITIAL_POSITION.key, at, now_ms)
+    return StartingPosition.at_timestamp(at)
+
+
+def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CLOCK_OFFSET_MS) -> None:
+    """`tolerance_ms`: how wrong the clock may be. Raises: ConfigurationError that names the setting, for a start that is still to come."""
+    if at_ms >= now_ms + tolerance_ms:
+        raise ConfigurationError(name, iso_time(at_ms), f"a time that has passed: it is {iso_time(now_ms)} now")
 
 
 def from_the_oldest(properties: Properties) -> Properties:
@@ -64,6 +76,8 @@ def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> in
     """A time as a keyword argument takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
     try:
         return epoch_ms(Properties({name: given})[name])
+    except OtherNameError as error:
+        raise ConfigurationError(name, given, valid, reason=str(error)) from None
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(name, given, valid) from error
 

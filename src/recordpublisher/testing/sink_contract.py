@@ -46,12 +46,13 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_doctor_asks_changes_nothing(self, case: SinkCase) -> None:
-        """`checks` of a sink that is made beside the one of a running job, and not opened."""
+        """`checks` and `check_values` of a sink that is made beside the one of a running job, and not opened."""
         sink = await _opened(case)
         await sink.write(batch_of("a", 1))
         asked = case.start()
         for ask in asked.checks().values():
             await ask()
+        await asked.check_values(SinkContext())
         await asked.close()
         await sink.flush(checkpoint_at(1))
         assert list(await case.written()) == [b"1"]

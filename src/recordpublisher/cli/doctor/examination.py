@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
+from recordpublisher.plugins.runtime.batch_decoration import check_reading
 from recordpublisher.plugins.stores.by_location import back_end_of
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import SystemClock
@@ -228,9 +228,5 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     )
     for plugins, key in named:
         plugins.get(properties.value(key), key.key)
-    deserializer = properties.value(DESERIALIZER) or ""
-    if ":" in deserializer:
-        build_deserializer(registry, properties)
-    else:
-        registry.deserializers.get(deserializer, DESERIALIZER.key)
-    return ", ".join([*(properties.value(key) for _, key in named), deserializer])
+    check_reading(registry, properties)
+    return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])

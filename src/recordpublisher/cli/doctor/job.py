@@ -5,13 +5,16 @@ from collections.abc import Collection
 from contextlib import AsyncExitStack
 from functools import partial
 
+from msgspec.inspect import type_info
+
+from recordpublisher.consumer.typed_values import fields_of, name_of
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
-from recordpublisher.fetcher.sink import Sink, State
+from recordpublisher.fetcher.sink import Sink, SinkContext, State
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink, build_sink, build_store
 from recordpublisher.plugins.host.elastic_group import elastic_group_of
 from recordpublisher.plugins.host.registry import Registry
@@ -22,6 +25,7 @@ from recordpublisher.plugins.lag.stored_positions import (
     StoreOrGroupPositions,
     without_positions,
 )
+from recordpublisher.plugins.runtime.batch_decoration import chosen_deserializer, made_type
 from recordpublisher.plugins.stores.by_location import back_end_of, missing_folder
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
@@ -34,6 +38,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 
 from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine, examine_all
@@ -74,6 +79,22 @@ class JobChecks:
             findings += [found] if sinks or found.verdict is Verdict.PROBLEM else []
             for sink in sinks:
                 findings += await examine_all(name, sink.checks())
+                findings += await self._value_findings(sink) if name == "sink" else []
+        return findings
+
+    async def _value_findings(self, sink: Sink) -> list[Finding]:
+        """Whether the sink takes the values, and they have the field of their event times."""
+        try:
+            of = made_type(chosen_deserializer(self._registry, self._properties, None))
+        except Exception:  # a finding about plugins says which
+            return []
+        context = SinkContext(value_type=of)
+        takes_all = type(sink).check_values is Sink.check_values
+        findings = [] if takes_all else [await examine("sink: values", lambda: sink.check_values(context))]
+        field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
+        if field is not None and fields and field not in {each.name for each in fields}:
+            words = f"{name_of(of)} has no field {field!r}: a record without it in its JSON is a bad one"
+            findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings
 
     async def running_finding(self) -> Finding:

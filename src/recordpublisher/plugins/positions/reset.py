@@ -11,7 +11,7 @@ from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.initial_position import refuse_future, time_ms
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
@@ -77,8 +77,7 @@ class PositionsReset:
         now = await self._retried(functools.partial(self.service.server_time_ms, stream))
         if (at := self.start.timestamp_ms) is None:
             return StartingPosition.at_timestamp(now)
-        if at >= now + 1_000:  # the service tells whole seconds
-            raise ConfigurationError("to", iso_time(at), f"a time that has passed: it is {iso_time(now)} now")
+        refuse_future("to", at, now, 1_000)  # the service tells whole seconds
         return self.start
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:

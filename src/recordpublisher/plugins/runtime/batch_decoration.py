@@ -8,6 +8,9 @@ from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assi
 from recordpublisher.consumer.poison_policy import OnPoison, log
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
@@ -51,6 +54,16 @@ def batch_decorator_factory(
         )
 
     return decorator_for
+
+
+def check_reading(registry: Registry, properties: Properties) -> None:
+    """What a job refuses when it is made and that needs no call: its start, its limits, how values and times are made (C2).
+
+    Raises: ConfigurationError.
+    """
+    initial_position(properties, SystemClock().now_ms())
+    FetcherSettings.of(properties)
+    batch_decorator_factory(registry, properties)
 
 
 def chosen_deserializer(

@@ -173,7 +173,7 @@ class DataFetcher(Generic[V]):
             settings=of_fetcher,
             clock=clock,
             assigner=build_shard_assigner(registry, given),
-            starts=Starts(initial_position(given)),
+            starts=Starts(initial_position(given, clock.now_ms())),
             pin_latest=lister.server_time_ms,
             retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
             tip=lister.tip,

@@ -8,9 +8,13 @@ A_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
 """What `epoch_ms` takes, for messages."""
 _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
-
-
+OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
+"""What Kafka calls a place in a stream, lower case, and what Kinesis calls it."""
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
+
+
+class OtherNameError(ValueError):
+    """Another system's name for a valid value; the message says ours."""
 
 
 def has_no_zone(given: str) -> bool:
@@ -22,7 +26,9 @@ def has_no_zone(given: str) -> bool:
 
 
 def epoch_ms(given: str) -> int:
-    """Epoch ms. Raises: ValueError, OverflowError."""
+    """Epoch ms. Raises: ValueError, OverflowError; OtherNameError for Kafka's name of a place."""
+    if (ours := OTHER_NAMES.get(given.lower())) is not None:
+        raise OtherNameError(f"Kinesis calls it {ours}")
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)

@@ -16,6 +16,7 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,10 +41,18 @@ class ParquetSink(FileSink):
 
     async def open(self, context: SinkContext) -> None:
         """Open the folder. Raises: ConfigurationError, also for a field without a column; StateError."""
-        self._columns = FileColumns(context.value_type if self._takes_fields else None)
-        self._options.check(self._columns.schema)
-        self._partitions.check(self._columns.schema)
+        self._columns = self._checked_columns(context)
         await super().open(context)
+
+    async def check_values(self, context: SinkContext) -> str | None:
+        """Whether the fields have columns, and those by which files are sorted and partitioned are there."""
+        return f"{counted(len(self._checked_columns(context).schema), 'column')}"
+
+    def _checked_columns(self, context: SinkContext) -> FileColumns:
+        columns = FileColumns(context.value_type if self._takes_fields else None)
+        self._options.check(columns.schema)
+        self._partitions.check(columns.schema)
+        return columns
 
     def prepare(self, batch: RecordBatch) -> Any:
         """Arrow columns, which are smaller than the batch and cheap to make now; those of values are made later, in a thread."""

@@ -146,6 +146,11 @@ class MapSink(Sink[V]):
         """Raises: ConfigurationError where a handler takes values of another type, or a stream has none."""
         self._handler.check(context)
 
+    async def check_values(self, context: SinkContext) -> str | None:
+        """Whether the handler takes them."""
+        self.check(context)
+        return "the handler takes what the deserializer makes"
+
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records. Raises: as `check`."""
         self.check(context)

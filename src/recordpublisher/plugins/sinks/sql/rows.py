@@ -1,7 +1,7 @@
 """Turns batches into rows: fields of a JSON object fill the columns of their name, metadata fills others, each as the column's type."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,11 @@ class RowBuilder:
             for column in columns
             if column.name in metadata
         }
+
+    def unstored(self, fields: Collection[str]) -> list[str] | None:
+        """The fields that have no column; None: nothing of a record has one, and each is rejected."""
+        left = [name for name in fields if name not in self._conversions]
+        return left if self._metadata_columns or len(left) < len(fields) else None
 
     def rows(self, batch: RecordBatch) -> Iterator[Row]:
         """One row for each record, including those with a `reason`."""

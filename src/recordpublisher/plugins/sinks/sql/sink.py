@@ -23,7 +23,7 @@ from recordpublisher.publishers.records import RecordBatch
 from .earlier_positions import refuse_earlier_positions
 from .row_buffer import RowBuffer
 from .table_definitions import find_table
-from .target_table import TargetTable
+from .target_table import TargetTable, check_fields
 
 log = logging.getLogger("recordpublisher.database")
 ENTRIES = "recordpublisher_commits"
@@ -90,6 +90,14 @@ class SqlSink(CommittingSink):
             return f"{self._table_name} {'is there' if exists else 'will be created'}"
 
         return {**super().checks(), "table": table}
+
+    async def check_values(self, context: SinkContext) -> str | None:
+        """Whether the table has the columns of the fields, or can be given them; None while there is no database."""
+        if not self._database.exists():
+            return None
+        return await self._database.transaction(
+            lambda connection: check_fields(connection, self._table_name, self._columns, context.value_type)
+        )
 
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint."""

@@ -34,13 +34,18 @@ def find_table(connection: Connection, name: str) -> Table | None:
     return found
 
 
-def create_table(connection: Connection, name: str, columns: Collection[str]) -> None:
-    """Create it with these columns of a record. Raises: ConfigurationError for a name that is too long."""
+def new_table(name: str, columns: Collection[str]) -> Table:
+    """A table with these columns of a record, which is not created yet."""
     schema, _, table = name.rpartition(".")
     wanted = [column for column in record_columns() if column.name in columns]
-    created = Table(table, MetaData(schema=schema or None), *wanted)
+    return Table(table, MetaData(schema=schema or None), *wanted)
+
+
+def create_table(connection: Connection, table: Table) -> None:
+    """Create it. Raises: ConfigurationError for a name that is too long."""
+    name = table.fullname
     try:
-        created.create(connection)
+        table.create(connection)
     except IdentifierError as error:
         valid = "a shorter name, or a table that exists"
         raise ConfigurationError(SQL_TABLE.key, name, valid, reason=str(error)) from error

@@ -26,7 +26,7 @@ from .rows import (
     is_keyed_by_record,
     is_of_fields,
 )
-from .table_definitions import add_column, create_table, find_table
+from .table_definitions import add_column, create_table, find_table, new_table
 
 log = logging.getLogger("recordpublisher.database")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
@@ -52,10 +52,9 @@ class TargetTable:
         self._name, self._columns = name, columns
         self._fields_of_type = columns_of_type(value_type)
         if find_table(connection, name) is None:
-            has_fields = columns != "RECORD" or bool(self._fields_of_type)
-            create_table(connection, name, METADATA if has_fields else RECORD_COLUMNS.keys())
+            create_table(connection, _table_to_create(name, columns, self._fields_of_type))
         self._describe(connection)
-        if self._needs_columns:
+        if _needs_columns(self.table, columns):
             self.add_fields(connection, self._fields_of_type)
 
     def _describe(self, connection: Connection) -> None:
@@ -67,43 +66,18 @@ class TargetTable:
         self._has_deferred = _has_deferred_constraints(connection, self.table)
         self._statement = _insert_statement(self.table, connection.dialect.name)
 
-    @property
-    def _needs_columns(self) -> bool:
-        """Whether each field must have a column."""
-        return self._columns != "RECORD" or is_of_fields(self.table)
-
     def new_fields(self, batches: Sequence[RecordBatch]) -> FieldColumns:
         """Fields of the values that need a column and have none. Those of a known type have had theirs from the start."""
-        if self._fields_of_type or not self._needs_columns:
+        if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}
         values = [value for batch in batches for value in batch.values or ()]
-        return columns_of_values(values, set(self.table.columns.keys()) - set(self._refused))
-
-    @property
-    def _refused(self) -> Collection[str]:
-        """Names that a field cannot have, since the record's own are in those columns."""
-        return METADATA if is_of_fields(self.table) else ()
+        return columns_of_values(values, set(self.table.columns.keys()) - set(_refused(self.table)))
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
-        """Add columns, if that is wanted or there are none for fields yet.
-
-        Raises: ConfigurationError that names the statement to run, and for a field with the name of the record's own.
-        """
+        """Add columns. Raises: as `_statements`."""
         lock_table_creation(connection, self._name)
         self._describe(connection)
-        if taken := sorted(fields.keys() & set(self._refused)):
-            reason = f"field '{taken[0]}' of a value has the name of a column of the record"
-            raise ConfigurationError(
-                SQL_TABLE.key, self._name, "a table of your own, in which fields come first", reason=reason
-            )
-        may_add = self._columns == "EVOLVE" or (is_of_fields(self.table) and set(self.table.columns.keys()) == METADATA)
-        for name, column in fields.items():
-            if name in self.table.columns:
-                continue
-            statement = add_column(connection, self.table, name, column)
-            if not may_add:
-                reason = f"table {self._name} has no column for field '{name}' of a value: run {statement}"
-                raise ConfigurationError(SQL_COLUMNS.key, self._columns, "EVOLVE, which adds the column", reason=reason)
+        for name, statement in _statements(connection, self.table, self._columns, fields).items():
             connection.exec_driver_sql(statement)
             log.info("added column %s to table %s", name, self._name)
         self._describe(connection)
@@ -170,6 +144,58 @@ class TargetTable:
                 return cannot_take(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
         return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{value!r:.100}"
+
+
+def check_fields(connection: Connection, name: str, columns: str, value_type: Any) -> str:
+    """What a job with values of this type would find when it opens the table, without a change; in words.
+
+    Raises: ConfigurationError as `TargetTable`, and for a table that has no column for anything of a record.
+    """
+    if not (fields := columns_of_type(value_type)):
+        return "fields are compared as records come: the type of the values is not known, or has none"
+    found = find_table(connection, name)
+    table = _table_to_create(name, columns, fields) if found is None else found
+    if _needs_columns(table, columns):
+        _statements(connection, table, columns, fields)
+        return f"{name} has, or gets, a column for each field"
+    unstored = RowBuilder(table).unstored(fields)
+    if unstored is None:
+        valid = f"a table with columns of the fields {', '.join(fields)}"
+        raise ConfigurationError(SQL_TABLE.key, name, valid, reason="no column of the table matches a value")
+    return f"{name} has no column for {', '.join(unstored)}, which is not stored" if unstored else f"{name} fits"
+
+
+def _table_to_create(name: str, columns: str, fields: FieldColumns) -> Table:
+    return new_table(name, METADATA if columns != "RECORD" or fields else RECORD_COLUMNS.keys())
+
+
+def _needs_columns(table: Table, columns: str) -> bool:
+    """Whether each field must have a column."""
+    return columns != "RECORD" or is_of_fields(table)
+
+
+def _refused(table: Table) -> Collection[str]:
+    """Names that a field cannot have, since the record's own are in those columns."""
+    return METADATA if is_of_fields(table) else ()
+
+
+def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
+    """For each field without a column what adds it, if that is wanted or there are none for fields yet.
+
+    Raises: ConfigurationError that names the statement to run, and for a field with the name of the record's own.
+    """
+    if taken := sorted(fields.keys() & set(_refused(table))):
+        reason = f"field '{taken[0]}' of a value has the name of a column of the record"
+        valid = "a table of your own, in which fields come first"
+        raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
+    may_add = columns == "EVOLVE" or (is_of_fields(table) and set(table.columns.keys()) == METADATA)
+    statements: dict[str, str] = {}
+    for name in [name for name in fields if name not in table.columns]:
+        statements[name] = add_column(connection, table, name, fields[name])
+        if not may_add:
+            reason = f"table {table.fullname} has no column for field '{name}' of a value: run {statements[name]}"
+            raise ConfigurationError(SQL_COLUMNS.key, columns, "EVOLVE, which adds the column", reason=reason)
+    return statements
 
 
 def _insert_statement(table: Table, dialect: str) -> Insert:

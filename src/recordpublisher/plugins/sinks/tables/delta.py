@@ -107,7 +107,7 @@ class DeltaLakeTable(LakeTable):
         """The folder of the table."""
         return self._storage.folder()
 
-    def prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
         """Create the table, or add columns."""
         of_time = [pa.field(part.name, pa.string()) for part in partitions.parts if part.form is not None]
         wanted = pa.schema([*schema, *of_time])
@@ -115,6 +115,8 @@ class DeltaLakeTable(LakeTable):
         try:
             table = self.load()
         except NoTableError:
+            if not may_change:
+                return
             table = self._created(wanted, partitions)
         if (there := table.metadata().partition_columns) != partitions.names:
             names = ", ".join(there) or "nothing"
@@ -122,7 +124,7 @@ class DeltaLakeTable(LakeTable):
             raise ConfigurationError(PARTITIONS.key, ", ".join(partitions.names), "its partitions", reason=reason)
         for attempt in range(2):
             new = self._new_columns(wanted, table)
-            if not new:
+            if not new or not may_change:
                 return
             try:
                 table.alter.add_columns(new)

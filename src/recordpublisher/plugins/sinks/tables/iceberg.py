@@ -110,26 +110,28 @@ class IcebergTable(LakeTable):
         scheme, host, path = PyArrowFileIO.parse_location(table.location(), table.io.properties)
         return TableFolder(table.io.fs_by_scheme(scheme, host), path)
 
-    def prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
         """Create the table, or add columns."""
         try:
-            self._prepare(schema, partitions)
+            self._prepare(schema, partitions, may_change)
         except StateError as error:
             raise ConfigurationError(
                 ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
             ) from error
 
-    def _prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
+    def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> None:
         try:
             table = self.load()
         except NoTableError:
+            if not may_change:
+                return
             table = self._called(lambda catalog: self._created(catalog, schema, partitions))
         there = [(table.schema().find_column_name(field.source_id), field.transform) for field in table.spec().fields]
         if sorted(map(str, there)) != sorted(map(str, _transforms(partitions).items())):
             names = ", ".join(f"{transform}({column})" for column, transform in there) or "nothing"
             reason = f"the table {self._name} is partitioned by {names}"
             raise ConfigurationError(PARTITIONS.key, ", ".join(partitions.names), "its partitions", reason=reason)
-        self._called(lambda catalog: self._with_columns(catalog, schema))
+        self._called(lambda catalog: self._with_columns(catalog, schema, may_change))
 
     def last_number(self, loaded: Table, writer: str) -> int:
         """As the table's property has it: that outlives the expiry of snapshots."""
@@ -164,13 +166,13 @@ class IcebergTable(LakeTable):
             pass
         return catalog.load_table(self._name)
 
-    def _with_columns(self, catalog: Catalog, schema: pa.Schema) -> None:
+    def _with_columns(self, catalog: Catalog, schema: pa.Schema, may_change: bool) -> None:
         table = catalog.load_table(self._name)
         change = table.transaction()
         with change.update_schema() as update:
             update.union_by_name(schema)
         wanted = _types(change.table_metadata.schema())
-        if check_columns(wanted, _types(table.schema()), self._name, ICEBERG_COLUMNS, self._columns):
+        if check_columns(wanted, _types(table.schema()), self._name, ICEBERG_COLUMNS, self._columns) and may_change:
             try:
                 change.commit_transaction()
             except CommitFailedException:  # another subtask may have added them

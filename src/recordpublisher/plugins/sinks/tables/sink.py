@@ -19,6 +19,7 @@ from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
+from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
 from recordpublisher.publishers.properties.properties import Properties
@@ -89,10 +90,7 @@ class TableSink(CommittingSink):
     async def open(self, context: SinkContext) -> None:
         """Create the table, or compare its columns. Raises: ConfigurationError, StoreUnavailableError."""
         self._context = context
-        columns = FileColumns(context.value_type if self._takes_fields else None)
-        self._options.check(columns.schema)
-        self._partitions.check(columns.schema)
-        await self._called(lambda: self._table.prepare(columns.schema, self._partitions))
+        columns = await self._prepared(context, may_change=True)
         self._files = OpenFiles(
             self._table.folder,
             columns,
@@ -103,6 +101,18 @@ class TableSink(CommittingSink):
             without=() if self._table.keeps_partition_columns else self._partitions.names,
         )
         await self.begin(secrets.token_hex(8))
+
+    async def check_values(self, context: SinkContext) -> str | None:
+        """Whether the table fits, as `open` would find."""
+        columns = await self._prepared(context, may_change=False)
+        return f"{counted(len(columns.schema), 'column')} fit"
+
+    async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
+        columns = FileColumns(context.value_type if self._takes_fields else None)
+        self._options.check(columns.schema)
+        self._partitions.check(columns.schema)
+        await self._called(lambda: self._table.prepare(columns.schema, self._partitions, may_change=may_change))
+        return columns
 
     async def begin(self, life: str) -> None:
         """Forget what is not staged. Its files stay until they are discarded."""

@@ -38,8 +38,9 @@ class LakeTable(ABC):
         """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
 
     @abstractmethod
-    def prepare(self, schema: pa.Schema, partitions: Partitions) -> None:
-        """Create the table, or compare its columns and partitions; adds columns if that is wanted. Raises: ConfigurationError."""
+    def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
+        """Create the table, or compare its columns and partitions; adds columns if that is wanted. `may_change`: else nothing is created or
+        added. Raises: ConfigurationError."""
 
     @abstractmethod
     def folder(self) -> TableFolder:

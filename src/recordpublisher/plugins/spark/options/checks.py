@@ -2,12 +2,10 @@
 
 import warnings
 
-from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.arguments import check_bounded
-from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.batch_decoration import check_reading
 from recordpublisher.plugins.runtime.sources_without_positions import check_has_positions
-from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
@@ -22,9 +20,7 @@ def check_job(options: SparkOptions) -> None:
     publisher = registry.publishers.get(options.publisher, RECORD_PUBLISHER.key)
     check_has_positions(publisher, options.publisher, "Spark, which reads each row exactly once,")
     publisher.check(properties, list(options.streams))
-    initial_position(properties)
-    FetcherSettings.of(properties)
-    batch_decorator_factory(registry, properties)
+    check_reading(registry, properties)
     check_bounded(properties)
     if properties.value(MAX_LAG) is not None:
         warnings.warn(f"'{MAX_LAG.key}' has no effect on Spark", UserWarning, stacklevel=2)

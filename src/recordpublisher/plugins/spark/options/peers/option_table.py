@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from recordpublisher.publishers.properties.times import OTHER_NAMES
+
 
 @dataclass(frozen=True, slots=True)
 class PeerOption:
@@ -31,7 +33,7 @@ def _refused(reason: str, keys: str) -> tuple[PeerOption, ...]:
 
 
 EPOCH_MS = "epoch ms"
-START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", "earliest": "TRIM_HORIZON"}
+START = {"latest": "LATEST", "trim_horizon": "TRIM_HORIZON", **OTHER_NAMES}
 LOSS = {"true": "FAIL", "false": "CONTINUE"}
 ROLE = {"aws.credentials.provider": "ASSUME_ROLE"}
 ACCESS_KEY, SECRET_KEY = "aws.credentials.provider.basic.accesskeyid", "aws.credentials.provider.basic.secretkey"
