@@ -79,6 +79,15 @@ def test_c2_a_missing_metadata_location_is_named():
         SparkOptions.parse({"stream": "orders"})
 
 
+def test_load_tells_that_a_query_lacks_its_place_where_an_option_shows_that_it_is_one():
+    with pytest.warns(
+        UserWarning, match="'maxRecordsPerBatch' is for a query, which fails .* without 'metadataLocation'"
+    ):
+        SparkOptions.parse({"stream": "orders", "maxrecordsperbatch": "9"}, keeps_claims=False)
+    SparkOptions.parse({"stream": "orders"}, keeps_claims=False)
+    SparkOptions.parse({**GIVEN, "maxrecordsperbatch": "9"}, keeps_claims=False)
+
+
 def test_a_root_of_all_queries_replaces_the_place_of_one():
     options = SparkOptions.parse({"stream": "orders", "metadataroot": "/claims", "onmetadataloss": "replay"})
     assert (options.metadata_location, options.metadata_key, options.replays_lost_claims) == (

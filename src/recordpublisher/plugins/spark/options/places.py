@@ -1,9 +1,13 @@
 """The options of where a query keeps its claims, and of what it does when they are lost."""
 
 import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
 
 from . import SPARK
@@ -40,6 +44,16 @@ def with_default_root(properties: Properties) -> Properties:
     root = os.environ.get(ROOT_VARIABLE)
     is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
     return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
+
+
+def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
+    """Warn where an option of `of_queries` is given and no place: Spark tells a source that it is for a query when that runs."""
+    given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
+    if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
+        text = (
+            f"'{given[0]}' is for a query, which fails at its start without 'metadataLocation'; spark.read ignores it"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def metadata_key(properties: Properties) -> str:

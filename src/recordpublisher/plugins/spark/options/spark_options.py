@@ -25,6 +25,7 @@ from .places import (
     ON_METADATA_LOSS,
     metadata_key,
     metadata_place,
+    warn_of_missing_place,
     with_default_root,
 )
 from .start_by_shard import STARTS
@@ -163,6 +164,8 @@ class SparkOptions:
         check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:
             properties = with_default_root(properties)
+        else:
+            warn_of_missing_place(properties, (MAX_RECORDS, MAX_BATCH_BYTES, PROBE_INTERVAL, BATCHES_TO_RETAIN))
         return cls(
             streams=_streams(properties),
             metadata_location=_metadata_place(properties, keeps_claims),
