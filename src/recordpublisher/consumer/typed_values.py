@@ -6,7 +6,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter, methodcaller
 from typing import Any, Generic
 
@@ -67,17 +67,20 @@ def has_fields(value: Any) -> bool:
 
 
 def fields_of(info: Any) -> list[TypedField] | None:
-    """The fields of a type that `msgspec.inspect` describes; None for one that has none, such as a number or a list."""
+    """The fields of a type that `msgspec.inspect` describes, as written; None for one that has none, such as a number or a list."""
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
         return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
     if isinstance(info, inspect.CustomType) and is_message(info.cls):
         return fields_of_message(info.cls)
-    if isinstance(info, inspect.TypedDictType):
-        return [TypedField(field.encode_name, field.type, methodcaller("get", field.name)) for field in info.fields]
-    if isinstance(info, (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
-        return [TypedField(field.encode_name, field.type, attrgetter(field.name)) for field in info.fields]
-    return None
+    if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
+        return None
+    take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
+    written = list(
+        typing.get_type_hints(typing.get_origin(info.cls) or info.cls)
+    )  # msgspec puts those without a default first
+    fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
+    return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 
 
 def without_none(info: Any) -> Any:

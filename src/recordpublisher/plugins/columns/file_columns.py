@@ -19,6 +19,7 @@ from .frame_columns import frame_columns
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
 _VALUE = pa.field("value", pa.string())
+_REFUSALS = (TypeError, ValueError, OverflowError, RecursionError, DeserializationError)
 
 
 class FileColumns:
@@ -37,7 +38,7 @@ class FileColumns:
         """The records, as few Arrow batches; those whose value has no place in the columns are added to `rejected`."""
         try:
             return [self._together(batches)]
-        except (TypeError, ValueError, OverflowError, RecursionError, DeserializationError) as error:
+        except _REFUSALS as error:
             if len(batches) > 1:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
@@ -47,6 +48,23 @@ class FileColumns:
             middle = len(batch) // 2
             halves = batch.slice(0, middle), batch.slice(middle, len(batch))
             return [rows for half in halves for rows in self.rows([half], rejected)]
+
+    def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
+        """As `FrameColumns.batch`."""
+        try:
+            return self._together(batches)
+        except _REFUSALS:
+            rejected: Rejected = []
+            self.rows(batches, rejected)
+            for record, reason in rejected:
+                raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason) from None
+            raise
+
+    def check(self, values: Sequence[Any]) -> None:
+        """As `FrameColumns.check`. Raises: also TypeError, for a value that has no form in JSON."""
+        if self._has_text:
+            _json_texts(values)
+        self._columns.check(values)
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
@@ -59,4 +77,8 @@ class FileColumns:
 def _texts(batch: RecordBatch) -> pa.Array:
     if batch.values is None:
         return pa.nulls(len(batch), pa.string())
-    return text_column([json.dumps(value, default=plain_value) for value in batch.values])
+    return text_column(_json_texts(batch.values))
+
+
+def _json_texts(values: Sequence[Any]) -> list[str]:
+    return [json.dumps(value, default=plain_value) for value in values]

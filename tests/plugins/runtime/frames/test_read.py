@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import duckdb
 import msgspec
@@ -19,6 +21,8 @@ from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.runtime.frames import batch_groups
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, install
+
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
 class Order(msgspec.Struct):
@@ -65,9 +69,60 @@ def test_fields_of_protobuf_messages_are_columns(monkeypatch):
     assert frame.select("id", "kind", "at").rows() == [(1, "OLD", None), (2, "OLD", None)]
 
 
-@pytest.mark.parametrize("deserializer", ["json", None])
-def test_objects_without_a_type_stay_data(orders, deserializer):
-    assert rp.read_arrow("orders", PROPERTIES, deserializer=deserializer).schema == RECORD_SCHEMA
+@pytest.mark.parametrize("deserializer", ["json", lambda record: {"order": int(record.data[10:-1])}])
+def test_what_a_function_or_json_makes_is_text_beside_the_payload(orders, deserializer):
+    shown = rp.read_arrow("orders", PROPERTIES, deserializer=deserializer).read_all()
+
+    assert shown.schema.names == [*RECORD_SCHEMA.names, "value"]
+    assert [json.loads(text) for text in shown["value"].to_pylist()] == [{"order": number} for number in range(10)]
+    assert shown["data"][0].as_py() == b'{"order": 0}'
+
+
+def test_texts_are_a_column(orders):
+    shown = rp.read_arrow("orders", PROPERTIES, deserializer="text").read_all()
+    assert shown["value"].to_pylist()[:2] == ['{"order": 0}', '{"order": 1}']
+
+
+def test_a_value_without_a_form_in_json_is_a_bad_record_of_the_policy(orders, caplog):
+    def made(record):
+        return object() if record.data == b'{"order": 1}' else 1
+
+    with pytest.raises(rp.DeserializationError, match=r"record 1 of orders/a .*object"):
+        rp.read_arrow("orders", PROPERTIES, deserializer=made).read_all()
+    shown = rp.read_arrow("orders", PROPERTIES, deserializer=made, deserializer_error="SKIP").read_all()
+    assert shown.num_rows == 9
+    assert "skipped record 1 of orders/a" in caplog.text
+
+
+class Written(TypedDict):
+    zone: NotRequired[str]
+    order: int
+    area: NotRequired[str]
+
+
+@dataclass
+class Kept:
+    zone: str = field(default="x", kw_only=True)
+    order: int
+    area: str = ""
+
+
+@pytest.mark.parametrize("kind", [Written, Kept])
+def test_columns_stand_as_the_fields_are_written(orders, kind):
+    assert rp.read_arrow("orders", PROPERTIES, deserializer=kind).schema.names[:3] == ["zone", "order", "area"]
+
+
+@pytest.mark.parametrize("settings", [{"start": TOMORROW}, {"properties": {"flink.stream.initpos": TOMORROW}}])
+def test_a_start_in_the_future_is_refused_before_any_call(orders, settings):
+    given = {"properties": {}, **settings}
+    with pytest.raises(rp.ConfigurationError, match="a time that has passed: it is 20"):
+        rp.read_arrow("orders", PROPERTIES | given.pop("properties"), **given)
+
+
+@pytest.mark.parametrize("name", ["start", "stream_initpos"])
+def test_kafkas_name_of_the_oldest_record_is_told_as_ours(name):
+    with pytest.raises(rp.ConfigurationError, match=r"earliest'; Kinesis calls it TRIM_HORIZON; valid: TRIM_HORIZON"):
+        rp.read_arrow("orders", PROPERTIES, **{name: "earliest"})
 
 
 def test_the_type_of_the_property_counts_too(orders):

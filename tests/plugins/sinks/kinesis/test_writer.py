@@ -73,6 +73,16 @@ def test_k1_put_before_open_and_after_close_raises():
     run_virtual(job())
 
 
+@pytest.mark.parametrize("keys", [(7,), (b"k",), (None,), ("k", 7)])
+def test_a_key_that_is_no_text_is_refused_in_a_sentence(keys):
+    async def job():
+        async with a_sink(FakeKinesis()) as sink:
+            with pytest.raises(TypeError, match=r"keys of a record must be texts, not .*: str\(\) makes one"):
+                await sink.put(b"x", *keys)
+
+    run_virtual(job())
+
+
 def test_k3_an_asynchronous_error_is_raised_by_the_next_put_or_flush_and_not_again_by_close():
     async def job():
         fake = FakeKinesis()

@@ -13,8 +13,9 @@ from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.initial_position import refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
@@ -24,7 +25,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..arguments import checked_properties
-from ..batch_decoration import chosen_deserializer
+from ..batch_decoration import chosen_deserializer, made_type
 from ..stream_names import StreamsArgument
 from ..streaming import in_background, stream
 
@@ -35,6 +36,7 @@ except ImportError as error:
         f"rp.read_arrow needs the extra 'arrow', rp.read_polars 'polars': {install_command('polars')}"
     ) from error
 
+from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.frame_columns import FrameColumns, frame_columns
 
 from .batch_groups import grouped, until
@@ -64,16 +66,16 @@ def read_arrow(
     first record in each shard it ends, or a snapshot, whose positions are the last. Nothing is stored: a job with the same properties goes
     on where it was.
 
-    With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the payload is
-    `data`, and the columns are those of Spark. At most 20,000 rows or 16 MiB of records wait for the next batch. To end early, `close` the
-    reader. Needs the extra `arrow`.
+    With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the columns are
+    those of Spark, with the payload as `data`; what a function or `json` makes follows as `value`, in JSON. At most 20,000 rows or 16 MiB
+    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`.
 
     Raises: ConfigurationError at once, also for a field without an Arrow type; other errors while batches are taken.
     """
     given = checked_properties(properties, settings, deserializer=deserializer)
     given = given.merged({STATE_URI.key: None, SHARD_ASSIGNMENT.key: None, **_start_properties(start, given)})
     chosen = chosen_deserializer(load_registry(), given, deserializer)
-    columns = frame_columns(getattr(chosen, "into", None))
+    columns = _columns_of(chosen)
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given,
@@ -121,10 +123,18 @@ def read_polars(
     return frame
 
 
+def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
+    """The fields of a type; what a function, `json` or `avro` makes is text in JSON beside the payload."""
+    made = made_type(values)
+    if made is bytes:
+        return frame_columns()
+    return frame_columns(made) if made is str or getattr(values, "into", None) is not None else FileColumns()
+
+
 class _CheckedValues:
     """A deserialiser whose values fit into the columns: one that does not is a bad record, as `flink.deserializer.error` treats them."""
 
-    def __init__(self, values: Deserializer[Any], columns: FrameColumns) -> None:
+    def __init__(self, values: Deserializer[Any], columns: FrameColumns | FileColumns) -> None:
         self._values, self._columns = values, columns
         self.decompressor = getattr(values, "decompressor", None)
 
@@ -149,7 +159,9 @@ def _start_properties(start: datetime | str | float | State | None, given: Prope
     if is_given:
         return {}
     if start is not None and not isinstance(start, Mapping) and place != PositionType.TRIM_HORIZON:
-        return {INITIAL_POSITION.key: f"{time_ms('start', start, _VALID_START) / 1000:.3f}"}
+        at = time_ms("start", start, _VALID_START)
+        refuse_future("start", at, SystemClock().now_ms())
+        return {INITIAL_POSITION.key: f"{at / 1000:.3f}"}
     return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
 
 

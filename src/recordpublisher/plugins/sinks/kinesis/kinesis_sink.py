@@ -121,8 +121,9 @@ class KinesisSink(Sink):
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
         Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call; KinesisError when the
-        service rejects every call.
+        service rejects every call; TypeError for data or keys of another type.
         """
+        _check_keys(partition_key, explicit_hash_key)
         await self._writer.put(self._payload(data), partition_key, explicit_hash_key)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
@@ -231,3 +232,9 @@ def _as_bytes(data: object) -> bytes:
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     raise TypeError(f"the data of a record must be bytes, not {type(data).__name__}: encode it first")
+
+
+def _check_keys(partition_key: object, explicit_hash_key: object) -> None:
+    if not isinstance(partition_key, str) or not (explicit_hash_key is None or isinstance(explicit_hash_key, str)):
+        given = f"{partition_key!r:.100} and {explicit_hash_key!r:.100}"
+        raise TypeError(f"the keys of a record must be texts, not {given}: str() makes one")
