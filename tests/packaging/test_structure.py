@@ -1,8 +1,10 @@
 """The layout of the repository: folders are small packages that say what is inside, and imports stay short."""
 
 import ast
+import importlib
 import re
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,32 @@ def test_no_folder_has_more_files_than_a_reader_can_overlook(top):
 
     assert counted
     assert {str(folder.relative_to(ROOT)): files for folder, files in counted.items() if files > MOST_FILES} == {}
+
+
+def test_research_and_examples_import_names_that_exist():
+    """They run seldom, and no type checker reads them."""
+    files = [file for folder in ("research", "examples", "docs") for file in python_files(ROOT / folder)]
+    imports = [
+        (file, node.module, alias.name)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").partition(".")[0] == "recordpublisher"
+        and not node.level
+        for alias in node.names
+    ]
+
+    assert [
+        f"{file.relative_to(ROOT)}: {module}.{name}"
+        for file, module, name in imports
+        if not is_importable(module, name)
+    ] == []
+
+
+def is_importable(module: str, name: str) -> bool:
+    """Whether `from module import name` works."""
+    found = importlib.import_module(module)
+    return hasattr(found, name) or (hasattr(found, "__path__") and find_spec(f"{module}.{name}") is not None)
 
 
 def test_relative_imports_climb_one_folder_at_most():

@@ -14,7 +14,7 @@ import msgspec
 from recordpublisher.fetcher.coordination.heartbeat_messages import HeartbeatRequest, HeartbeatResponse
 from recordpublisher.plugins.trackers.tcp.protocol import (
     Challenge,
-    FrameReader,
+    MessageReader,
     RejectFrame,
     ServerProof,
     encode_frame,
@@ -30,7 +30,7 @@ HELD = 10
 class Subtask(asyncio.Protocol):
     def __init__(self, number, parallelism, token, took):
         self.number, self.parallelism, self.token, self.took = number, parallelism, token, took
-        self.frames, self.sent = FrameReader(2**20), {}
+        self.frames, self.sent = MessageReader(2**20), {}
         self.generation, self.request_number, self.value = 0, number + 1, None
         self.notifications = 0
 

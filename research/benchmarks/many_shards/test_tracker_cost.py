@@ -33,12 +33,14 @@ def test_a_tracker_serves_1800_subtasks_on_a_tenth_of_a_core(capsys):
             str(SUBTASKS),
             str(SECONDS),
         ]
-        with subprocess.Popen(clients, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as subtasks:
-            assert subtasks.stdout.readline() == "begin\n"
-            before = cpu_seconds(tracker.pid)
-            figures = json.loads(subtasks.stdout.readline())
-            used = (cpu_seconds(tracker.pid) - before) / SECONDS
-        tracker.terminate()
+        try:
+            with subprocess.Popen(clients, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as subtasks:
+                assert subtasks.stdout.readline() == "begin\n"
+                before = cpu_seconds(tracker.pid)
+                figures = json.loads(subtasks.stdout.readline())
+                used = (cpu_seconds(tracker.pid) - before) / SECONDS
+        finally:
+            tracker.terminate()
     with capsys.disabled():
         print(
             f"\ntracker: {SUBTASKS} subtasks, {figures['reports'] / SECONDS:.0f} reports/s: {used:.1%} of a core "
