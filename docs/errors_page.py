@@ -20,7 +20,7 @@ WITH_CODE = {name for name in OWN if issubclass(getattr(rp, name), rp.KinesisErr
 LONGEST = 48
 FEWEST_WORDS = 3
 """Nobody searches for a message with fewer words of its own; the classes are on the page."""
-UNLISTED = ("Positions of another client", "Commands", "A mistake in the library")
+UNLISTED = ("Positions of another client", "Plugins", "Commands", "A mistake in the library")
 """Subjects whose messages are not shown: each says itself what to do, or nobody but us can do anything."""
 VARIES = "…"
 
@@ -69,8 +69,8 @@ SUBJECTS = (
         "The service, the network or a proxy did not give the answer that is documented. Transient errors are retried, expired "
         "iterators renewed, busy consumers waited for: you see these in logs, and as the cause of the last error.",
         "Throttling that lasts: poll less often (`flink.shard.getrecords.intervalmillis`), read by enhanced fan-out, or add shards. "
-        "Otherwise find the code after `failed with` [below](#codes-of-the-service). When the cause is mended, start the job again: "
-        "it goes on at its last checkpoint. Raise `maxOutage` of a Spark query if long outages are normal.",
+        "Otherwise find the code after `failed with` [below](#codes-of-the-service), and start the job again. "
+        "Raise `maxOutage` of a Spark query if long outages are normal.",
         "TransientError ThrottledError FatalKinesisError ResourceInUseError ExpiredIteratorError KinesisError RetriesExhaustedError "
         "OutageError",
         further=("… failed with …: …",),
@@ -157,7 +157,7 @@ SUBJECTS = (
     _subject(
         "A sink cannot write",
         "The database, the folder or the stream refused a record, or may have lost a write.",
-        "Mend what the message names, and start the job again: it goes on at its last checkpoint. A row that the table rejects is a "
+        "Mend what the message names, and start the job again. A row that the table rejects is a "
         "[bad record](../how-to/bad-records.md).",
         "SinkError",
     ),
@@ -177,15 +177,16 @@ SUBJECTS = (
     _subject(
         "A mistake in the library",
         "A mistake in this library, in a plugin, or in a server that is not Kinesis.",
-        "Report it with the whole traceback. The job can be started again: its state is that of the last checkpoint.",
+        "Report it with the whole traceback. The job can be started again.",
         "ImpossibleStateError",
     ),
 )
 """The first one that fits has the message."""
 
 INTRODUCTION = (
-    "Search this page for a few words of the message, the name of the error, or the code that the message shows. `…` stands for a name, "
-    "a number or a cause; long messages are cut. `recordpublisher doctor job.properties` finds most of them before a job starts."
+    "Search this page for a few words of the message, the name of the error, or its code. `…` stands for a name, a number or a cause; "
+    "long messages are cut. A job that is started again goes on at its last checkpoint. `recordpublisher doctor job.properties` finds most "
+    "errors before a job starts."
 )
 SYMPTOMS = Path(__file__).with_name("errors_symptoms.txt")
 """The part of the page that is written by hand."""
@@ -297,18 +298,21 @@ def _classes(subject: Subject, seen: set[str]) -> str:
 
 CODES = """## Codes of the service
 
-The code is in the message of a `FatalKinesisError`, and so is what to do.
+The message of a `FatalKinesisError` has the code and what to do. *Check the credentials*: `aws.credentials.provider` and its keys.
 
 | code | what to do |
 |---|---|
 {codes}"""
 
 
+TOLD_ABOVE = " (aws.credentials.provider and its keys)"
+
+
 def _codes() -> str:
     """A line for each remedy, with all its codes."""
     by_words: dict[str, list[str]] = {}
     for code, words in error_mapping.HINTS.items():
-        by_words.setdefault(words, []).append(f"`{code}`")
+        by_words.setdefault(words.replace(TOLD_ABOVE, ""), []).append(f"`{code}`")
     return "\n".join(f"| {', '.join(codes)} | {words} |" for words, codes in by_words.items())
 
 
