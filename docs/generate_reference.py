@@ -114,14 +114,13 @@ def _area_page(area: str) -> str:
     return "\n\n".join([*parts, NOTE]) + "\n"
 
 
-AREA_WORDS = """Names of `import recordpublisher as rp`, if no other module is named; of each member the first sentence.
-`help(rp.Sink.flush)` has the rest, and what is raised. Without `->` nothing is returned. What a class implements for its base class is
-explained there."""
+AREA_WORDS = """Names of `import recordpublisher as rp`; of each member the first sentence. `help(rp.Sink.flush)` has the rest, and what is
+raised. Without `->` nothing is returned. What a class implements for its base class is explained there."""
 
 READ_FIRST = "How to read it: [reading](reading.md)."
 
 PLUGIN_WORDS = """`recordpublisher new-plugin publisher|sink|store NAME` writes a package that works: the class, the hook that
-registers it, and a test of its contract. Replace what it reads or writes by your own."""
+registers it, and a test of its contract."""
 
 
 HOOKS_WORDS = "## Hooks\n\nA plugin implements those of what it adds; each gets a [`Registrar`](#registrar)."
@@ -142,7 +141,7 @@ def _metrics_page() -> str:
     return "\n\n".join(["# Metrics", METRICS_WORDS, *tables, NOTE]) + "\n"
 
 
-METRICS_WORDS = """What a job counts and measures, without any setting. `fetcher.metrics()` returns a plain dict:
+METRICS_WORDS = """What a job counts and measures. `fetcher.metrics()` returns a plain dict:
 `{"subtask": {...}, "shards": {"orders/shardId-000000000000": {...}}}`. Null: not known yet. Counters start at 0 with each start.
 Gauges of a silent or held shard keep growing. Names are Flink's where Flink has them.
 
@@ -180,12 +179,12 @@ def _spark_option_row(option: PeerOption) -> str:
 
 
 SPARK_OPTIONS_WORDS = """`format("kinesis")` takes the options of three other connectors, and of Spark for Kafka, by their keys and values,
-compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs means something
-else, ours holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
+compared without case. One that has no equal here is an error that says what to use instead. Where a default of theirs differs, ours
+holds, and a warning names both. An endpoint of AWS also sets the region. Move a job:
 [from awslabs](../migrate/from-awslabs.md), [qubole](../migrate/from-qubole.md), [Databricks](../migrate/from-databricks.md).
 
-The keys are those of their documentation and code at that version; Databricks' list was seen in a copy. To write, name
-the columns `value` and `key` of Kafka `data` and `partitionKey`."""
+The keys are those of that version; Databricks' list was seen in a copy. To write, name the columns `value` and `key` of Kafka `data`
+and `partitionKey`."""
 
 
 def _command_line_page() -> str:
@@ -250,7 +249,7 @@ def _help(name: str, one: Any) -> str:
 
 TOLD_ONCE = re.compile(
     r" <(?:str|path|int range|float range|list\[\w+\])>|^(Arguments|Options):$|"
-    r"^  \S+ .*  (The stream's name or ARN|The job's properties)\..*|"
+    r"^  \S.*  (The stream's name or ARN|The job's properties, or a program's DataFetcher)\..*|"
     r"(?<= publisher\|sink\|store) \S+|^(  [^-].*)  \[required\]"
 )
 """Types, headings, arguments that the top of the page explains, and that an argument is required."""
@@ -291,8 +290,8 @@ Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2
 `--debug` shows the traceback.
 
 Below stands what a command has of its own: arguments, which are needed unless they are in brackets, and options. `STREAM` is a name or
-an ARN, `JOB.properties` the file of a job. Every command has `-h` and the first three of these options. The others belong to all
-commands except {local}; {job} have no `--properties`."""
+an ARN, `JOB.properties` the file of a job, `MODULE:NAME` a program's `DataFetcher` ([run](#recordpublisher-run)). Every command has `-h`
+and the first three of these options. The others belong to all commands except {local}; {job} have no `--properties`."""
 
 
 def main() -> None:

@@ -197,14 +197,13 @@ FEATURES = {
     ),
     "role": Feature(
         "A role",
-        "`aws.credentials.provider = ASSUME_ROLE`. This is for the identity that assumes the role, which must trust that identity. The "
-        "policies above are for the role. `WEB_IDENTITY_TOKEN` needs no policy, only the role's trust.",
+        "`aws.credentials.provider = ASSUME_ROLE`: for the identity that assumes the role, which must trust it. The policies above are for "
+        "the role. `WEB_IDENTITY_TOKEN` needs only the role's trust.",
         (Action("sts:AssumeRole", (ROLE,), "the credentials of the role"),),
     ),
     "doctor": Feature(
         "`recordpublisher doctor`",
-        "Besides what the job needs. Each action that reads is called, and writing is asked for by `DryRun`; nothing is changed. Of a "
-        "stream without a job (`--stream`) every action that reads or writes is asked for.",
+        "Besides what the job needs. Each action that reads is called, and writing is asked for by `DryRun`.",
         (
             Action(
                 "kinesis:ListStreamConsumers",
@@ -225,12 +224,11 @@ NOT_CALLED = {
         ),
     ),
 }
-WORDS = """The least rights for each feature; a job needs those of every feature that it uses. Replace region, account and names. If
-the stream belongs to another account, give its ARN, and allow the same actions in the stream's resource policy. Metrics, files,
-databases and the tracker need no rights.
+WORDS = """The least rights for each feature; a job needs those of every feature that it uses. A test runs each under exactly this policy.
+Replace region, account and names. If the stream belongs to another account, give its ARN, and allow the same actions in the stream's
+resource policy. Metrics, files, databases and the tracker need no rights.
 
-If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says
-otherwise. A test runs each feature under exactly this policy."""
+If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says otherwise."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"
 
 
@@ -257,11 +255,7 @@ def page() -> str:
     sections = [(each.title, each.words, each.actions) for each in FEATURES.values()]
     sections += [(title, *rest) for title, rest in NOT_CALLED.items()]
     actions = _by_name(action for *_, actions in sections for action in actions)
-    lines: dict[str, list[str]] = {}
-    for action in actions:
-        if action.rare or action.without:
-            lines.setdefault(_words_of(action), []).append(f"`{action.name}`")
-    rows = "\n".join(f"- {', '.join(names)}: {words}" for words, names in lines.items())
+    rows = "\n".join(_rows(action for action in actions if action.rare or action.without))
     parts = ["# IAM policies", WORDS]
     for place, (title, words, actions) in enumerate(sections):
         same = next((other for other in sections[:place] if document(other[2]) == document(actions)), None)
@@ -280,9 +274,15 @@ def _by_name(actions: Iterable[Action]) -> Iterator[Action]:
         yield replace(uses[0], rare="" if any(not use.rare for use in uses) else uses[0].rare)
 
 
-def _words_of(action: Action) -> str:
-    denied = f"if denied: {action.without}" if action.without else ""
-    return "; ".join(filter(None, [action.purpose, action.rare, denied]))
+def _rows(actions: Iterable[Action]) -> Iterator[str]:
+    """A line for each condition, with its actions and what they are for."""
+    lines: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for action in actions:
+        purposes = lines.setdefault((action.rare, action.without), {})
+        purposes.setdefault(action.purpose, []).append(f"`{action.name}`")
+    for (rare, without), purposes in lines.items():
+        told = "; ".join(f"{', '.join(names)}, {purpose}" for purpose, names in purposes.items())
+        yield f"- {': '.join(filter(None, [rare, f'if denied: {without}' if without else '']))}: {told}"
 
 
 def _compact(policy: dict[str, Any]) -> str:

@@ -14,11 +14,10 @@ Every setting of a job: look one up by its key, default or meaning. They come fr
 a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
 (`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives.
 
-Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole; where *duration* or *size*
-is valid, texts such as `10s`, `5m` or `64mb` are too. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
+Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole; *duration* and *size* may be
+texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
 known one (for `doctor` a problem; in Python `warnings.simplefilter("error", rp.UnknownPropertyWarning)` makes it an error); keys of another
-name space (`my.own.key`) are ignored. Defaults are those of FLIP-128 and of Flink's connector; where the
-connector's differs, it is in parentheses.
+name space (`my.own.key`) are ignored. Where the default of Flink's connector differs, it is in parentheses.
 """
 ORDER = (
     "Access", "Job", "Start", "Publisher", "Polling", "Fan-out", "DynamoDB Streams", "Queues", "Retries", "Discovery and state", "Memory",

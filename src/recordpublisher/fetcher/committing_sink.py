@@ -56,7 +56,7 @@ class CommittingSink(Sink[V]):
     """A sink in three steps: what was written is staged, an entry commits it together with its positions, and then it is published.
 
     The job owns the entry: one of each subtask, or of each worker of a group. Its conditional write is the commit; whoever is replaced
-    cannot write it. A commit without an answer is repeated as it is until it is decided. So a sink knows neither subtasks nor workers.
+    cannot write it. A commit without an answer is repeated as it is until it is decided.
 
     Calls of `write`, `begin` and `stage` never overlap; `commit`, `publish`, `discard` and `end_life` may be called meanwhile, and
     `revoked` too. A *life* is one start of a subtask, or one worker: its name has letters, digits and `_.-`, at most 200 of them, and is

@@ -22,8 +22,8 @@ T = TypeVar("T")
 class VersionedValue:
     """A value and the version under which it is stored.
 
-    Every write gets a new version, except in S3: there the version is the ETag, so equal values have equal versions. A caller that compares
-    versions must therefore never write the same value twice; it can include a counter, for example.
+    Every write gets a new version, except in S3: there the version is the ETag, so equal values have equal versions. A caller that
+    compares versions must never write the same value twice.
     """
 
     value: bytes
@@ -44,8 +44,8 @@ class ConditionalStore(AsyncPort, ABC):
 
     A registered one is built as `Store(uri, key, properties)`, where `key` names the property or option that has the URI.
 
-    A name is a path (`query/batch/group-0`). Every write is durable when it returns. A write whose response was lost is recognised by its
-    version: ConflictError always means that somebody else's value is stored.
+    A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that somebody else's value
+    is stored, also when a response was lost.
 
     Every method raises: StoreUnavailableError when the store cannot be reached now (a database: RetriesExhaustedError), StateError when
     waiting does not help.

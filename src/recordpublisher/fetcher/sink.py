@@ -51,17 +51,15 @@ def _nothing() -> None:
 class SinkContext:
     """What a sink receives when it is opened: its subtask, the parallelism, and the job's streams.
 
-    - `request_checkpoint()` requests a checkpoint soon. A sink that keeps rows until the next checkpoint limits its memory with it.
-    - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. Depending on
-      `flink.deserializer.error` the job fails, the record is skipped and counted, or it goes to the dead-letter sink (S7). When it
-      returns, the sink has no more to do with the record.
+    - `request_checkpoint()` requests a checkpoint soon, for a sink that keeps rows until then.
+    - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
+      becomes of it (S7). When it returns, the sink has no more to do with the record.
     - `await reject_all([(batch, reason)])` does the same for several, whose dead letters are then stored together.
-    - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too
-      old, since another process may have taken its shards (E4). The job asks before each `write`; a sink that sends later, from a
-      queue of its own, asks before it sends.
-    - `resume_writing()` tells the job to ask `Sink.has_room` again. It may also be called when there was room before.
+    - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too old
+      (E4). The job asks before each `write`; a sink that sends later, from a queue of its own, asks before it sends.
+    - `resume_writing()` tells the job to ask `Sink.has_room` again; also when there was room before.
     - `traced(call)` is the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `value_type`: the type of the values (`deserializer=Order`); None: they have none, or it is not known.
+    - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` is done with one record of a source without positions, which is
       acknowledged then. `shard` is the `Shard.key`. None: the source has positions.
     """
@@ -142,8 +140,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """The stored state that `open` would return, read beside a running job and without taking anything over from it; for
-        `recordpublisher lag`. Default: None, for a sink that stores no state."""
+        """The stored state that `open` would return, read beside a running job; for `recordpublisher lag`. Default: None, for a sink
+        that stores no state."""
         return None
 
     def destination(self) -> str:
@@ -152,7 +150,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return type(self).__name__
 
     def checks(self) -> Checks:
-        """What `recordpublisher doctor` asks of a sink that was made and not opened: for example whether what it writes to can be reached.
+        """What `recordpublisher doctor` asks of a sink that was not opened: for example whether what it writes to can be reached.
         The job may be running. Default: whether the stored positions can be read, where the sink has any."""
 
         async def positions() -> str:

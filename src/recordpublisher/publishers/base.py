@@ -109,8 +109,8 @@ class RecordPublisherFactory(AsyncPort, ABC):
     """Makes the publishers of one job. Owns what they share: clients, registrations. Built as `Factory(properties)`."""
 
     visibility_seconds: float | None = None
-    """Set, on the class, by a source without positions, such as a queue: a record that is not acknowledged comes again after so long. Its
-    batches have no `read_position`; all parts of a record come in one batch. `run` must not leave a call cut off that takes records."""
+    """Set, on the class, by a source without positions: a record that is not acknowledged comes again after so long. Its batches have no
+    `read_position`; all parts of a record come in one batch. `run` must not leave a call cut off that takes records."""
     resumes_by_continuation: ClassVar[bool] = False
     """Whether `create` may be given a ContinuationSequenceNumber as AFTER_SEQUENCE_NUMBER (fan-out, F6)."""
 
@@ -119,7 +119,7 @@ class RecordPublisherFactory(AsyncPort, ABC):
         """Check the properties before anything runs (C2). Raises: ConfigurationError for what this publisher cannot work with."""
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Called once when the job is constructed, with its streams (names or ARNs), outside any event loop. EAGER registers here (F8)."""
+        """Called once when the job is constructed, outside any event loop. EAGER registers here (F8)."""
 
     @abstractmethod
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:

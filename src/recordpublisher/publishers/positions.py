@@ -32,7 +32,7 @@ class SequenceNumber:
 
 
 class PositionType(StrEnum):
-    """The service's names for where a read may start (StartingPosition of SubscribeToShard, ShardIteratorType)."""
+    """The service's names for where a read may start."""
 
     TRIM_HORIZON = "TRIM_HORIZON"
     LATEST = "LATEST"

@@ -33,12 +33,12 @@ class ShardMetrics:
     subscriptions_refused: int = _counter("calls", "refused: consumer in use")
     iterator_refreshes: int = _counter("iterators", "replaced because of age or expiry (polling)")
     foreign_sub_records: int = _counter(
-        "records", "sub-records dropped because their hash key belongs to another shard"
+        "records", "sub-records dropped: their hash key is of another shard"
     )
     unchecked_sub_records: int = _counter(
-        "records", "such sub-records kept, since the stream's record distribution is not known"
+        "records", "such sub-records kept: the stream's record distribution is not known"
     )
-    retention_gaps: int = _counter("gaps", "reading continued after records that passed the stream's retention unread")
+    retention_gaps: int = _counter("gaps", "reading continued after records that passed retention unread")
     retention_not_checked: int = _counter(
         "times", "it could not be checked whether records passed the retention unread"
     )
@@ -49,7 +49,7 @@ class ShardMetrics:
         "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     )
     future_event_times: int = _counter(
-        "records", "with an event time too far ahead of their arrival to move the watermark"
+        "records", "with an event time too far ahead of their arrival"
     )
     unacknowledged: int = _gauge(
         "records", "received from a queue, and neither acknowledged nor given up; 0 where the source has positions"

@@ -73,7 +73,7 @@ class Shard:
         return f"{self.stream}/{self.shard_id}"
 
     def begins_at(self, sequence_number: str | None) -> bool:
-        """Whether no record of the shard lies at or before this number, so that to start there is TRIM_HORIZON."""
+        """Whether no record of the shard lies at or before this number."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 

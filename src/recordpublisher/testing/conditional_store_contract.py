@@ -19,7 +19,7 @@ from .contract import Contract, on_case
 
 @dataclass(frozen=True, slots=True)
 class ConditionalStoreCase:
-    """`open` makes a store of one location, a new one at each call, as independent processes would. Nothing is stored yet."""
+    """`open` makes a store of one location, empty, a new one at each call, as independent processes would."""
 
     open: Callable[[], ConditionalStore]
 

@@ -49,7 +49,7 @@ class PublisherContract(Contract[PublisherCase]):
     """The tests. Implement `open_case`, which also closes the factory; override `execute` to run them on virtual time (`run_virtual`)."""
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a task belongs to a server that `open_case` runs in the same loop, and not to the publisher."""
+        """Whether a task belongs to a server that `open_case` runs, and not to the publisher."""
         return False
 
     @on_case

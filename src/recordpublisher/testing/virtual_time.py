@@ -60,7 +60,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS. It is 0 s while no loop runs."""
+    """The Clock port on the running virtual loop; the wall clock starts at EPOCH_MS."""
 
     def now_ms(self) -> int:
         """Wall-clock time, epoch ms."""

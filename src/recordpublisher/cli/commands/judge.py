@@ -16,8 +16,8 @@ def judge(
 ) -> None:
     """Judge what a consumer has written down of `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
 
-    The consumer, in any language, writes each record's data as a line. A word may stand before it, and after it the time at which it was
-    seen, in seconds since the epoch: without it the line counts as seen when it is read here. Status 3: lost or out of order.
+    The consumer, in any language, writes each record's data as a line. A word may stand before it, and after it when it was seen, in
+    epoch seconds; default: when it is read here. Status 3: lost or out of order.
 
     Example: recordpublisher judge records.txt --schedule outage
     """

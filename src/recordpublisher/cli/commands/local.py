@@ -30,7 +30,7 @@ def local(
         typer.Option(
             metavar="RULES",
             help="Random faults: KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas; "
-            "all=0.02 is every kind, for one call in fifty. The kinds are listed in the reference of the embedded endpoint.",
+            "all=0.02 is every kind, for one call in fifty. The kinds: the reference of the embedded endpoint.",
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of --faults.")] = 0,
@@ -50,7 +50,7 @@ def local(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Keep streams, records within retention, consumers and tags in this folder: they survive a restart.",
+            help="Keep streams, records, consumers and tags in this folder: they survive a restart.",
         ),
     ] = None,
     schedule: Annotated[

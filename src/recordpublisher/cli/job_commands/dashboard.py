@@ -29,9 +29,8 @@ def dashboard(
 ) -> None:
     """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
 
-    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds for
-    the charts. It changes nothing there.
-    What these do not tell, such as rates and which shards are held, is shown as -: `run --dashboard` shows it.
+    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
+    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
 
     Example: recordpublisher dashboard job.properties --port 0
     """

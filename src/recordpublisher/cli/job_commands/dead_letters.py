@@ -28,7 +28,7 @@ dead_letters = subcommands(
 )
 
 
-OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the queue that the job reads, in place of a sink.")]
+OfQueue = Annotated[bool, typer.Option("--queue", help="Those of the job's queue, in place of a sink.")]
 
 
 class Target(StrEnum):
@@ -70,7 +70,7 @@ def show(
     number: Annotated[str, typer.Argument(metavar="SEQUENCE", help="A sequence number, as `list` shows it.")],
     queue: OfQueue = False,
 ) -> None:
-    """Show a letter as JSON, with its payload: as text, or as base64 if it is none.
+    """Show a letter as JSON, with its payload as text or base64.
 
     Example: recordpublisher dead-letters show job.properties 49590338271490256608559692538361571095921575989136588898
     """

@@ -69,8 +69,7 @@ def drain_worker(
 ) -> None:
     """Ask a worker to leave, as SIGTERM does: it stores its last checkpoint and gives its shards up, and its process ends with exit code 0.
 
-    It learns of it within seconds. The exit code is 1 if it has not left in time. With --force its process, if it lives, goes on as a
-    new worker.
+    The exit code is 1 if it has not left in time. With --force its process, if it lives, goes on as a new worker.
 
     Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
     """

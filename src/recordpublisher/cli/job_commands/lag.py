@@ -64,7 +64,7 @@ def lag(
 ) -> None:
     """Show the age of the oldest unread record of each shard, whether the shard is written to, and the time until records are lost.
 
-    It takes at most two small reads for each shard, however far behind it is. Without stored positions it shows what arrives: the
+    It takes at most two small reads for each shard. Without stored positions it shows what arrives: the
     sequence number and age of each shard's newest record, and the rates. What is not known is shown as -.
 
     Example: recordpublisher lag orders
@@ -73,8 +73,8 @@ def lag(
 
     Example: recordpublisher lag orders --watch
 
-    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store cannot be reached it keeps the
-    last values, and says how old they are.
+    On a terminal --watch is one view that refreshes, the worst lag first. While the service or the store is away it keeps the last
+    values, and says how old they are.
     """
     seconds = interval or WATCH_SECONDS
     is_watching = watch_shards or interval is not None

@@ -27,13 +27,13 @@ positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
     "Example: recordpublisher positions show job.properties -p flink.state.uri=state"
 )
-Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it the command shows what it would write.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write; otherwise show what would be written.")]
 WatchSeconds = Annotated[
     float,
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="How long to watch whether the table changes: more than a third of the KCL's failoverTimeMillis.",
+        help="How long to watch the table for changes: more than a third of the KCL's failoverTimeMillis.",
     ),
 ]
 KCL, FILE = "kcl:TABLE", "file:PATH"
@@ -143,10 +143,10 @@ def reset_positions(
         ),
     ],
     shards: Annotated[
-        list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be given several times.")
+        list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this shard; may be repeated.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply/--dry-run", help="Write. Without it the command shows what it would write.")
+        bool, typer.Option("--apply/--dry-run", help="Write; otherwise show what would be written.")
     ] = False,
 ) -> None:
     """Let a job go on from a time, the oldest record or the tip, instead of where it stopped. Stop it first: one that runs is fenced off.

@@ -92,7 +92,7 @@ def run(
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
     yields one. Options and -p are above its own settings.
 
-    An outage of service, state store or database is outlasted for about 15 minutes, also at the start, unless the job sets retries
+    An outage of service, state store or database is outlasted for about 15 minutes, unless the job sets retries
     (flink.shard.getrecords.maxretries). A host that DNS does not know ends the start after seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once. A subtask that fails ends the job.

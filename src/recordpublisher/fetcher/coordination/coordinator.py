@@ -18,7 +18,7 @@ MAX_LISTED = 20
 
 
 class Coordinator:
-    """Owns the group of the newest generation, the last request number of each subtask, their starts, and who waits for which watermark."""
+    """Owns the group of the newest generation, the last request numbers, and who waits for which watermark."""
 
     def __init__(self, coordinator_id: int) -> None:
         self.coordinator_id = coordinator_id
@@ -87,12 +87,12 @@ class Coordinator:
         return timed_out
 
     def disconnect(self, subtask: int, request_number: int) -> None:
-        """The connection that brought `request_number` was lost; a newer connection of the same subtask is not affected."""
+        """The connection that brought `request_number` was lost."""
         if self._group is not None and self._last_accepted.get(subtask) == request_number:
             self._group.liveness.disconnect(subtask)
 
     def take_notifications(self) -> list[tuple[int, HeartbeatResponse]]:
-        """The notifications that became due since the last call, after any number of requests (W9a).
+        """The notifications that became due since the last call (W9a).
 
         A subtask is notified once when the watermark that it awaits was reached. The lowest subtasks are notified once of the watermark
         that others await.

@@ -23,7 +23,7 @@ class RemoteTracker(WatermarkTracker):
     """One subtask's tracker; extend it to carry messages in another way. Owns the subtask's `GroupMember`.
 
     A subclass implements `send`, which takes requests to the group's `Coordinator`, and passes each response to `handle_response`. Every
-    call returns at once. A request that cannot be sent now may be dropped: a later one carries the whole state again.
+    call returns at once. A request may be dropped: a later one carries the whole state.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:
@@ -120,7 +120,7 @@ class RemoteTracker(WatermarkTracker):
         self.send_due_request()
 
     def on_connected(self) -> None:
-        """A new connection is ready: what was in flight on the old one is lost, and sent again at once."""
+        """A new connection is ready: what was in flight is sent again."""
         self.member.reset_connection()
         self.send_due_request()
 

@@ -18,8 +18,8 @@ STARTED_PREFIX = "started: "
 class WatermarkTracker(AsyncPort, ABC):
     """Shares the global watermark among subtasks. Built as `Tracker(properties)`.
 
-    `report` never blocks. When the tracker is unreachable it does not raise, but returns the last known global watermark (W10).
-    That value never falls within a generation (W6).
+    `report` never blocks or raises: when the tracker is unreachable it returns the last known global watermark (W10), which never falls
+    within a generation (W6).
     """
 
     async def open(self, subtask: int, parallelism: int) -> None:
@@ -52,7 +52,7 @@ class WatermarkTracker(AsyncPort, ABC):
         return None
 
     def after_suspension(self) -> None:
-        """This process was suspended: until its next request times out, the tracker counts as reachable (W10). Default: nothing."""
+        """This process was suspended: the tracker is reachable until the next request times out (W10). Default: nothing."""
 
     def start_at(self, watermark: int | None) -> None:
         """Begin a new generation at the lowest watermark in the restored state (W6)."""
@@ -61,13 +61,13 @@ class WatermarkTracker(AsyncPort, ABC):
         """Call `callback` when another subtask makes the global watermark rise (W9a). Default: never, only the sync interval notices."""
 
     def notify_at(self, watermark: int) -> None:
-        """Request the `on_advance` callbacks as soon as the global watermark reaches `watermark`: a held record waits for it (W9a).
+        """Request the `on_advance` callbacks when the global watermark reaches `watermark`: a held record waits for it (W9a).
 
         Default: nothing, for trackers that call them at every rise.
         """
 
     def announce_finished(self, shards: Mapping[str, int | None]) -> None:
-        """Announce shards (by `Shard.key`) whose end is checkpointed, with their final watermarks, for children elsewhere (S2, W5)."""
+        """Announce shards (by `Shard.key`) whose end is checkpointed, with their final watermarks (S2, W5)."""
 
     def is_finished(self, shard: str) -> bool:
         """Whether some subtask announced the shard as finished."""
@@ -82,7 +82,7 @@ class WatermarkTracker(AsyncPort, ABC):
         self.announce_finished({STARTED_PREFIX + shard: None for shard in shards})
 
     def is_started(self, shard: str) -> bool:
-        """Whether some subtask announced that it reads the shard: until then its parent holds the watermark in its place (W5)."""
+        """Whether some subtask announced that it reads the shard: until then its parent holds the watermark (W5)."""
         return self.is_finished(STARTED_PREFIX + shard)
 
     def max_shard_watermark(self) -> int | None:
@@ -90,15 +90,15 @@ class WatermarkTracker(AsyncPort, ABC):
         return None
 
     def missing_subtasks(self) -> list[int]:
-        """Expected subtasks that can no longer join: an error at the start-up timeout (W6). Default: none are known."""
+        """Expected subtasks that can no longer join: an error at the start-up timeout (W6). Default: none."""
         return []
 
     def timed_out_subtasks(self) -> tuple[int, ...]:
-        """Subtasks that were silent for the timeout and do not count (W6). Default: none are known."""
+        """Subtasks that were silent for the timeout and do not count (W6). Default: none."""
         return ()
 
     def lowest_subtask(self) -> int | None:
-        """The subtask with the lowest watermark, if the tracker knows it: the others wait for it (W10)."""
+        """The subtask with the lowest watermark, if the tracker knows it (W10)."""
         return None
 
     async def close(self) -> None:

@@ -34,7 +34,7 @@ class SubtaskHealth(msgspec.Struct, frozen=True):
 
 
 class MetricsSource(Protocol):
-    """What an exporter reads from: the subtasks of one machine. It never raises."""
+    """The subtasks of one machine. It never raises."""
 
     async def metrics(self) -> list[SubtaskMetrics]:
         """The metrics now, without subtasks that do not respond."""
@@ -46,8 +46,7 @@ class MetricsSource(Protocol):
 class MetricsExporter(AsyncPort, ABC):
     """Takes the metrics of a machine's subtasks out of the process. Selected by `flink.metrics.exporters`, built with the properties.
 
-    It runs in the event loop of the job: whatever blocks belongs into a thread. It must not end the job: what fails after `open` is
-    logged.
+    It runs in the event loop of the job: whatever blocks belongs into a thread. What fails after `open` is logged.
     """
 
     @abstractmethod

@@ -42,8 +42,8 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """Behind the shard's tip at the last read, growing since then if records were left or the shard is not read; -1 before the first
-        read."""
+        """Behind the shard's tip at the last read, growing since then if records were left or the shard is not read; -1 before the
+        first."""
         return millis_behind_latest(self.entry, self.now_ms)
 
     @metric(COUNTER, "records")
@@ -63,7 +63,7 @@ class ShardView:
 
     @metric(TEXT)
     def parents(self) -> str | None:
-        """The shards that were split or merged into it, separated by a space; null: none."""
+        """The shards that were split or merged into it, with spaces between; null: none."""
         return " ".join(self.entry.shard.parents) or None
 
     @metric(GAUGE, "epoch ms")
@@ -129,7 +129,7 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def last_emit_age_ms(self) -> int | None:
-        """Since this shard's last record was written; before the first one, since the subtask owns the shard."""
+        """Since the shard's last record was written, or the subtask owns it."""
         since = (
             self.entry.emission.last_emit_ms
             if self.entry.emission.last_emit_ms is not None
@@ -139,7 +139,7 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Until a record that was not written may be past retention; negative: it may be lost."""
+        """Until an unwritten record may be past retention; negative: it may be lost."""
         return time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
 
     @metric(FLAG)

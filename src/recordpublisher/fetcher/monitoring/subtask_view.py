@@ -83,7 +83,7 @@ class SubtaskView:
 
     @metric(GAUGE, "subtask")
     def blocking_subtask(self) -> int | None:
-        """The subtask with the lowest watermark, for which the others wait, if the tracker knows it."""
+        """The subtask for which the others wait, if the tracker knows it."""
         return self.tracker.lowest_subtask()
 
     @metric(TEXT)
@@ -98,12 +98,12 @@ class SubtaskView:
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
-        """For how long the global watermark did not rise while records were written or held back."""
+        """How long the global watermark did not rise while records were written or held back."""
         return self.alarm_monitor.watermark_stalled_ms
 
     @metric(GAUGE, "ms")
     def loop_lag_ms(self) -> int:
-        """How late the last tick of the event loop was: a busy loop, a starved or a suspended process."""
+        """How late the last tick of the event loop was."""
         return self.suspension.lag_ms
 
     @metric(COUNTER, "records")
@@ -118,8 +118,7 @@ class SubtaskView:
 
     @metric(GAUGE, "ms")
     def checkpoint_running_ms(self) -> int:
-        """Since the oldest checkpoint began that is not stored, 0 while there is none; it grows while the store or the sink does not
-        answer."""
+        """Since the oldest checkpoint began that is not stored, 0 while there is none."""
         return self.checkpoints.running_ms
 
     @metric(GAUGE, "files")
@@ -174,8 +173,7 @@ class SubtaskView:
 
     @metric(GAUGE, "ms")
     def alignment_lag_ms(self) -> int | None:
-        """How far the shard with the highest watermark is above the global one; much more than the lookahead: one shard blocks the
-        others."""
+        """How far the highest watermark of a shard is above the global one; much more than the lookahead: one shard blocks the others."""
         return self.alignment.lag_ms
 
     @metric(COUNTER, "records")
@@ -185,7 +183,7 @@ class SubtaskView:
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
-        """ELASTIC: below the global watermark because a worker was sealed: what it had not stored is read again, and written."""
+        """ELASTIC: below the global watermark because what a sealed worker had not stored is read again."""
         return sum(entry.emission.late_after_takeover for entry in self.entries)
 
     @metric(GAUGE, "alarms")
@@ -195,7 +193,7 @@ class SubtaskView:
 
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
-        """ELASTIC: shards that this process took, from others or from nobody."""
+        """ELASTIC: shards that this process took."""
         return self.leases.taken
 
     @metric(COUNTER, "shards")
@@ -205,38 +203,37 @@ class SubtaskView:
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """ELASTIC: workers that this process found silent for the lease duration; their shards go to others."""
+        """ELASTIC: workers that this process found silent for the lease duration."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")
     def worker_replaced(self) -> int:
-        """ELASTIC: how often others have replaced the worker of this process: a commit was refused, what it had not stored is read
-        again."""
+        """ELASTIC: how often others have replaced the worker of this process."""
         return self.leases.replaced
 
     @metric(COUNTER, "records")
     def in_flight_when_replaced(self) -> int:
-        """ELASTIC: records that the sink was writing when this process learned that its worker was replaced: others may write them too."""
+        """ELASTIC: records that the sink was writing when its worker was replaced: others may write them too."""
         return self.leases.in_flight
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """ELASTIC: shards that another worker should have given up and has not, although it sends heartbeats; one process counts them."""
+        """ELASTIC: shards that a worker that sends heartbeats should have given up; one process counts them."""
         return sum(map(len, self.leases.withheld.values()))
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """ELASTIC: shards of the group that could be read and that no process reads, when this process last looked."""
+        """ELASTIC: shards that could be read and that no process reads, when this process last looked."""
         return self.leases.unowned
 
     @metric(GAUGE, "ms")
     def unowned_ms(self) -> int:
-        """ELASTIC: for how long this process has seen the longest of them without a reader."""
+        """ELASTIC: how long the longest of them has had no reader."""
         return round(self.leases.unowned_seconds * 1000)
 
     @metric(GAUGE, "workers")
     def workers_wanted(self) -> float | None:
-        """ELASTIC: this process's part of the number of workers that the group should have: add those of all processes up."""
+        """ELASTIC: this process's part of the workers that the group should have: add those of all processes up."""
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 

@@ -43,8 +43,7 @@ class Bounds:
     - `max_records`: over all shards, exact.
     - `max_bytes`: of payload over all shards; the batch that crosses it is the last.
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted; a shard whose next record is above it is done.
-    - `stop_at_tip`: a shard is read until a read stands at its tip. It is done when everything read so far was emitted; later records
-      are left to the next run.
+    - `stop_at_tip`: a shard is read until a read stands at its tip; later records are left to the next run.
     - `shard_limits`: exactly this many records of each shard (by `Shard.key`), then the shard is done. Shards not named have no limit.
     """
 

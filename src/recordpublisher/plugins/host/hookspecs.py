@@ -59,7 +59,7 @@ def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> No
 
 @hookspec
 def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkStrategy]) -> None:
-    """Add per-shard watermark strategies; selected by `flink.watermark.strategy`."""
+    """Add watermark strategies; selected by `flink.watermark.strategy`."""
 
 
 @hookspec

@@ -40,10 +40,9 @@ class MeasuredFetcher(Protocol):
 
 @asynccontextmanager
 async def export_metrics(properties: Mapping[str, object], *fetchers: MeasuredFetcher) -> AsyncIterator[None]:
-    """Export the metrics of these fetchers while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
+    """Export metrics while the block runs: `async with rp.export_metrics(properties, fetcher), fetcher:`.
 
-    `flink.metrics.exporters` in the properties says where to; without it nothing is exported. `recordpublisher run` does this by itself.
-    Raises: ConfigurationError.
+    `flink.metrics.exporters` says where to. `recordpublisher run` does this by itself. Raises: ConfigurationError.
     """
     exporters = build_metrics_exporters(load_registry(), Properties(properties))
     async with exporters_opened(exporters, FetchersHere(fetchers)):

@@ -76,17 +76,16 @@ OF_COMMAND: ContextVar[Callable[[Properties], Properties]] = ContextVar(
 class DataFetcher(Generic[V]):
     """Reads streams into a sink: checked at construction, opened by `async with`, driven by `run` or `run_bounded`.
 
-    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several; or a function, plain or async, that returns them,
-    called in a thread each `flink.streams.interval`: streams come and go (S10). Properties are given as a mapping, as keyword arguments
-    (`region="eu-west-1"`, see `Settings`), or both. Three arguments override properties. `deserializer` makes the value of a record
-    (default: bytes): a type that JSON is decoded into and checked (`Order`, `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a
-    function of a record. Functions of a record are `timestamp_assigner`, its event time in epoch ms (default: arrival), and
-    `watermark_assigner`, the watermark that it carries in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store`
-    default to the properties `flink.sink` and
-    `flink.state.uri`; a text as `sink` or `deserializer` is the name of a registered one.
-    `restore` takes one snapshot or a list of them. `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with
-    each `Alarm` in the loop's thread and must return soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the
-    fetcher is open, with a last checkpoint; a second signal acts as without it. Only in the main thread.
+    `streams` are names, ARNs or NAME=ARN (a name of its own), one or several; or a function, plain or async, that returns them, called in a
+    thread each `flink.streams.interval` (S10). Properties are given as a mapping, as keyword arguments (`region="eu-west-1"`, see
+    `Settings`), or both. Three arguments override properties. `deserializer` makes the value of a record (default: bytes): a type that JSON
+    is decoded into and checked (`Order`, `list[Order]`), `rp.Json`, `rp.Avro` or `rp.Protobuf`, or a function of a record. Functions of a
+    record are `timestamp_assigner`, its event time in epoch ms (default: arrival), and `watermark_assigner`, the watermark that it carries
+    in epoch ms (default: `flink.watermark.strategy`). `sink` and `state_store` default to the properties `flink.sink` and
+    `flink.state.uri`; a text as `sink` or `deserializer` is the name of a registered one. `restore` takes one snapshot or a list of them.
+    `subtask` of `parallelism` reads its part of the shards. `on_alarm` is called with each `Alarm` in the loop's thread and must return
+    soon (A2). `handle_signals` stops the run at the first SIGTERM or Ctrl-C while the fetcher is open, with a last checkpoint; a second
+    signal acts as without it. Only in the main thread.
 
     Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
     """
@@ -241,7 +240,7 @@ class DataFetcher(Generic[V]):
         await self._close(error)
 
     async def run(self) -> BoundedResult:
-        """Run until `stop()`, an error, the deletion of every stream (S8), or the end of a finite source.
+        """Run until `stop()`, an error, or the end of every stream (S8).
 
         The run ends with a checkpoint, except after an error or a cancellation. Raises: RecordPublisherError, and errors of the sink.
         """
@@ -255,7 +254,7 @@ class DataFetcher(Generic[V]):
         until_event_time: int | None = None,
         stop_at_tip: bool = False,
     ) -> BoundedResult:
-        """Run until the first bound is met (see `Bounds`: seconds, records, bytes, epoch ms); returns why and where it ended.
+        """Run until the first bound (see `Bounds`) is met; returns why and where it ended.
 
         A further call continues where the last run ended. Raises: as `run`.
         """
@@ -293,13 +292,13 @@ class DataFetcher(Generic[V]):
         return self._fetcher.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """How long a stream keeps its records, ms, as last requested while running (every five minutes); None while that is not known."""
+        """How long a stream keeps its records, ms, as last requested (every five minutes); None while that is not known."""
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> SubtaskProgress:
         """The figures of a progress line: `records` read, `open_shards`, `idle_shards`, `held_shards`, `skipped`, `dead_letters`,
-        `behind_ms` of the shard furthest behind its tip (None: not known), and `unfinished` records of the sink (None: it does not say).
-        A twentieth of the cost of `metrics()`.
+        `behind_ms` of the shard furthest behind its tip, and `unfinished` records of the sink (None: not known). A twentieth of the cost of
+        `metrics()`.
         """
         return self._fetcher.progress()
 
@@ -312,7 +311,7 @@ class DataFetcher(Generic[V]):
         return self._fetcher.sink_unfinished()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has read each open shard of this subtask once: for tests, which then put records and await them.
+        """Wait until the run has read each open shard of this subtask once, for tests.
 
         Returns when the run ends, too. Raises: the error that ended it.
         """

@@ -45,10 +45,9 @@ def stream(
 ) -> AsyncGenerator[RecordBatch[V], None]:
     """Batches as they are read: `async for batch in rp.stream("orders", region="eu-west-1")`.
 
-    `streams`, properties, keyword arguments and functions are those of `DataFetcher`.
-    A batch is done when the next one is requested; a slow loop therefore slows down the reading. The iteration ends at a bound (seconds,
-    records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos` says; when that is not set, at
-    the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
+    `streams`, properties, keyword arguments and functions are those of `DataFetcher`. A batch is done when the next one is requested. The
+    iteration ends at a bound (seconds, records, bytes, epoch ms, or `stop_at_tip`), otherwise never. It starts where `flink.stream.initpos`
+    says; when that is not set, at the oldest record with `stop_at_tip` (what there is now), else at the tip (what comes from now on).
 
     Raises: ConfigurationError at once, other errors from the iteration.
     """
@@ -86,8 +85,8 @@ def consume(
 ) -> Iterator[Record[V]]:
     """Records one by one, for scripts and notebooks: `for record in rp.consume("orders", region="eu-west-1")`.
 
-    Takes the arguments of `stream`, and starts where it starts. The event loop runs in a thread of its own, so this works in notebooks.
-    A batch is done when the record after its last one is requested.
+    Takes the arguments of `stream`, and starts where it starts. The event loop runs in a thread of its own. A batch is done when the record
+    after its last one is requested.
 
     Raises: ConfigurationError at once, other errors from the iteration.
     """

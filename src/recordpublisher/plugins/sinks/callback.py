@@ -17,7 +17,7 @@ _VALID = "module:function, of a function that takes a RecordBatch"
 
 
 class CallbackSink(Sink):
-    """Calls a function with each batch. A plain function runs in a thread and may block; what is awaitable is awaited.
+    """Calls a function with each batch; a plain function in a thread, where it may block.
 
     A batch is done when the function returns; an exception ends the job. Calls never overlap.
     """

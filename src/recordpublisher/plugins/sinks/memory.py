@@ -20,8 +20,7 @@ LIMIT = optional_integer(
 class MemorySink(Sink):
     """Owns every batch written, in order, and every watermark.
 
-    A write that would exceed `limit` (records) raises SinkError and keeps nothing of its batch; dropping old records would lose them
-    silently.
+    A write that would exceed `limit` (records) raises SinkError and keeps nothing of its batch.
     """
 
     def __init__(self, properties: Mapping[str, object] | None = None, *, limit: int | None = None) -> None:

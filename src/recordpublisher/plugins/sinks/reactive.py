@@ -36,8 +36,7 @@ class ReactiveSink(Sink):
     checkpoint) when none waits. An observer that raises fails the sink: the others get `on_error`, the next `write` or `flush` raises
     SinkError. `close` calls `on_completed`.
 
-    Observers run in the sink's thread and may block. Subscribe before the job starts: an observer gets only what is written after its
-    subscription.
+    Observers run in the sink's thread and may block. An observer gets only what is written after its subscription.
     """
 
     traces_writes = False

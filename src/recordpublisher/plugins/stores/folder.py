@@ -36,10 +36,9 @@ _PAUSE_SECONDS = 0.001
 class FolderStore(ConditionalStore):
     """Owns a folder `NAME.versions` for each name, with two files: `value-V` and the empty `current-V`, where V is the version.
 
-    The first value is written as a whole folder and renamed to its name, which fails if the name is taken. A later value is written into
-    the folder, then `current-V` is renamed to `current-W`, which fails if another process was faster, because the old name is gone. So
-    nobody holds a lock, and a process that was suspended during a write blocks nobody and overwrites nothing. The file system, local or
-    network, needs atomic renames.
+    The first value is a folder that is renamed to its name, which fails if the name is taken. A later one is written into the folder,
+    then `current-V` is renamed to `current-W`, which fails if another process was faster. So nobody holds a lock. The file system, local
+    or network, needs atomic renames.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class Properties(Mapping[str, str]):
         return bool(self._spellings(declared))
 
     def with_prefix(self, declared: Property[T]) -> dict[str, str]:
-        """The given keys under a prefix property, without the prefix and in lower case, with their text."""
+        """The given keys under a prefix property, without the prefix and in lower case."""
         prefix = declared.key.lower()
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 

@@ -51,7 +51,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """When the service accepted the record (aware, UTC, ms; "no guarantees" of order or accuracy, API reference)."""
+        """When the service accepted the record (aware, UTC, ms), without guarantee."""
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
         except (ValueError, OverflowError, OSError):  # impossible: the first or the last time that there is
@@ -177,7 +177,7 @@ class RecordBatch(Generic[V_co]):
         return self.arrival_millis if self.event_times is None else self.event_times
 
     def to_arrow(self, into: Any = None) -> Any:
-        """The records as a `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark, with `data`.
+        """The records as a `pyarrow.RecordBatch`: the fields of typed values and the metadata, or the columns of Spark.
 
         `into` is the type of the values; None: their class, if they have fields. Arrow takes numbers without a copy; texts and payloads
         are copied once. Needs the extra `arrow`.
@@ -223,7 +223,7 @@ class RecordBatch(Generic[V_co]):
         return SequenceNumber(done.sequence_number)
 
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
-        """The records from `start` up to, not including, `stop`; only the last slice carries the batch's read position and child shards."""
+        """The records from `start` up to, not including, `stop`; only the last slice has the read position and child shards."""
         if start == 0 and stop >= len(self.records):
             return self
         length = len(self.records)

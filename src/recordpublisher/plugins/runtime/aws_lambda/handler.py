@@ -48,13 +48,12 @@ def lambda_handler(
     """A function for AWS Lambda that calls `handler` for each record of an event from Kinesis or DynamoDB Streams, as `MapSink` does.
 
     `handler` and `options` (`ordering`, `concurrency`, `retries`, `timeout`, `on_failure`, ...) are those of `MapSink`, `properties` and
-    `deserializer` those of `DataFetcher`. KPL aggregates are taken apart. A change of a table is a record as with
-    `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
+    `deserializer` those of `DataFetcher`. A change of a table is a record as with `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
 
     The function returns `{"batchItemFailures": [...]}`, with the first record that is not handled, where one has failed or the function's
     time is almost up. Lambda sends the shard's records from that one on again, so some are handled twice, and none is lost. The event
-    source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`: without it Lambda takes any answer for a success. What
-    becomes of a record that fails again and again is set there, too (retries, bisecting, on-failure destination).
+    source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`, else Lambda takes any answer for a success. There you also set
+    what becomes of a record that fails again and again (retries, bisecting, on-failure destination).
 
     Raises: ConfigurationError for invalid arguments; the function raises it for another event.
     """

@@ -18,7 +18,7 @@ VALIDATION_EXCEPTION = "ValidationException"
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A user record that was not put, with the error code and message of the service (or ours, for a record it would reject)."""
+    """A user record that was not put, with the error code and message of the service, or ours."""
 
     data: bytes = field(repr=False)
     partition_key: str

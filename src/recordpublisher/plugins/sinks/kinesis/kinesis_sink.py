@@ -68,14 +68,13 @@ PARTIAL_FLUSH_SECONDS = 1.0
 class KinesisSink(Sink):
     """Puts records into a stream, and waits while too many are not acknowledged (FLINK-9374, K1 to K4).
 
-    On its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job
-    it copies records with their keys; a checkpoint stores a position only when everything before it is acknowledged, so each is written
-    at least once.
+    On its own: `async with rp.KinesisSink("out", properties) as sink: await sink.put(b"...", partition_key="k")`. As the sink of a job it
+    copies records with their keys, each at least once.
 
-    `stream` is a name or an ARN; without it the stream is the property `flink.sink.kinesis.stream`. `queue_limit` bounds the records
-    that are not acknowledged: a number, or a function of `SinkStatistics` that returns one. `ordering` is NONE or PER_KEY.
-    With `fail_on_error=False` the sink passes records that cannot be put to `on_failure` (a function of `FailedRecord`, called on the
-    event loop) and continues. Arguments override properties.
+    `stream` is a name or an ARN; without it the stream is the property `flink.sink.kinesis.stream`. `queue_limit` bounds the records that
+    are not acknowledged: a number, or a function of `SinkStatistics` that returns one. `ordering` is NONE or PER_KEY. With
+    `fail_on_error=False` records that cannot be put go to `on_failure` (a function of `FailedRecord`, called on the event loop). Arguments
+    override properties.
 
     Raises: ConfigurationError for every setting that is invalid.
     """

@@ -28,25 +28,24 @@ MAX_BYTES = 64 * 1024 * 1024
 class MapSink(Sink[V]):
     """Calls `handler` for each record, up to `concurrency` at a time. Each record is handled at least once.
 
-    The position of a shard follows what is handled without a gap: after a crash every record that was not handled is read again, and
-    some that were. A record that takes long, or waits for a retry, delays only records with its key, until `max_bytes` are waiting.
+    The position of a shard follows what is handled without a gap: after a crash every record that was not handled is read again, and some
+    that were. A slow record delays only records with its key, until `max_bytes` are waiting.
 
     - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. One whose parameter is
       annotated with another type gets the deserialised value: `async def handle(order: Order)`. Or a mapping with one for each stream:
       `{"orders": on_order, "clicks": on_click}`.
     - `ordering`: PER_KEY handles records with the same partition key one after the other, also across a reshard; PER_SHARD those of a
       shard, after those of its parents; NONE keeps no order.
-    - `batch_size`: with more than 1 the handler gets a list of up to that many records, and may return those that failed. If it raises,
-      it is called with each half of the list again, until the record that fails stands alone. So a record may be handled again.
-      `batch_wait`: for how many seconds a list waits for more records.
+    - `batch_size`: with more than 1 the handler gets a list of up to that many records, and may return those that failed. If it raises, it
+      is called with each half of the list again, until the record that fails stands alone. `batch_wait`: for how many seconds a list waits
+      for more records.
     - `retries`: how often a record that failed is handled again, after pauses with full jitter of up to 0.2, 0.4, ... 10 s.
-    - `timeout`: seconds after which an async handler is cancelled, which counts as a failure. None: no limit. A handler that never
-      awaits cannot be cancelled. Time in which the process was stopped does not count.
-    - `max_age`: a record that arrived longer ago (seconds, by its approximate arrival) is not handled: it is skipped and counted, or
-      with DEAD_LETTER rejected. None: no limit.
-    - `on_failure`: what becomes of a record after the last retry. FAIL ends the job with a SinkError. SKIP logs and counts it.
-      DEAD_LETTER rejects it: the job decides by `flink.deserializer.error`, as for a record that cannot be deserialised. Set that, too:
-      its default, FAIL, ends the job.
+    - `timeout`: seconds after which an async handler is cancelled, which counts as a failure. None: no limit. Time in which the process was
+      stopped does not count.
+    - `max_age`: a record that arrived longer ago (seconds) is not handled: it is skipped and counted, or with DEAD_LETTER rejected. None:
+      no limit.
+    - `on_failure`: what becomes of a record after the last retry. FAIL ends the job with a SinkError. SKIP logs and counts it. DEAD_LETTER
+      does as `flink.deserializer.error` says: set that, too.
     - `max_bytes`: of records that are written and not handled; one batch more is taken. Then reading waits.
 
     All handlers run in `concurrency` tasks; a handler should not change context variables.

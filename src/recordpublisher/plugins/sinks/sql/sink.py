@@ -34,9 +34,8 @@ MAX_JOB_NAME = 200
 class SqlSink(CommittingSink):
     """Owns the rows that wait for a checkpoint, and the connection.
 
-    A checkpoint is one short transaction: write the entry, if it is still ours, and insert the rows. So a crash leaves rows and positions
-    or neither, and a suspended process holds no locks between checkpoints. When more than `flink.sink.sql.buffer.bytes` wait, the sink
-    requests a checkpoint at once.
+    A checkpoint is one short transaction: write the entry, if it is still ours, and insert the rows. When more than
+    `flink.sink.sql.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:

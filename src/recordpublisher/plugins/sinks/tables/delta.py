@@ -48,7 +48,7 @@ class DeltaSink(TableSink):
     """Writes Parquet files into the table's folder, and adds them in one transaction of Delta's log for each commit of the job.
 
     The positions lie beside the table, in `_recordpublisher`. The log has the writer's number, by which nothing is added twice, and the
-    last sequence number of each shard, for people. `optimize` and `vacuum` are left to others. See `flink.sink.delta.uri`.
+    last sequence number of each shard, for people. See `flink.sink.delta.uri`.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:

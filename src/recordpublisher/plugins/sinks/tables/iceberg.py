@@ -70,8 +70,7 @@ class IcebergSink(TableSink):
     """Writes Parquet files into the table's folder, and adds them in one snapshot for each commit of the job.
 
     The positions lie at `flink.state.uri`. A property of the table has the writer's number, by which nothing is added twice, and the
-    snapshot's summary the last sequence number of each shard, for people. Compaction and expiry are left to others. See
-    `flink.sink.iceberg.table`.
+    snapshot's summary the last sequence number of each shard, for people. See `flink.sink.iceberg.table`.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:

@@ -18,14 +18,14 @@ ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
 
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
-    "Where claims are kept, one place for each query: a folder seen by the driver and every executor, s3://bucket/prefix or "
+    "Where claims are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix or "
     "dynamodb://table/job. Option `metadataLocation`.",
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = SPARK.text(
     "flink.spark.metadata.root",
-    "One place for the claims of any number of queries, instead of `metadataLocation`; each has a folder there. Option `metadataRoot`; "
-    f"without it the variable {ROOT_VARIABLE} of the driver.",
+    "Instead of `metadataLocation`: one place for the claims of all queries. Option `metadataRoot`; without it the "
+    "variable ",
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = SPARK.choice(

@@ -56,22 +56,22 @@ SHARDS_PER_TASK = SPARK.optional_integer(
 )
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
-    "Tasks of one batch. Best set to the number of slots, since further tasks run later. Not set: the driver's CPUs. Option `maxTasks`.",
+    "Tasks of one batch, best the number of slots. Not set: the driver's CPUs. Option `maxTasks`.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
 )
 MAX_RECORDS = SPARK.optional_integer(
     "flink.spark.batch.records",
-    "Most records of one batch (admission control). Not set: what is read in one window. Option `maxRecordsPerBatch`.",
+    "Most records of one batch. Not set: what is read in one window. Option `maxRecordsPerBatch`.",
     1,
     unit="records",
     aliases=("maxRecordsPerBatch", "maxOffsetsPerTrigger"),
 )
 MAX_BATCH_BYTES = SPARK.optional_integer(
     "flink.spark.batch.bytes",
-    "Approximate payload of one batch (admission control): each task ends with the response that crosses its share; "
-    "not set: what is read in one window. Option `maxBytesPerBatch`.",
+    "Approximate payload of one batch: each task ends with the response that crosses its share. Not set: what is read "
+    "in one window. Option `maxBytesPerBatch`.",
     1,
     unit="bytes",
     aliases=("maxBytesPerBatch", "maxBytesPerTrigger"),
@@ -86,7 +86,7 @@ MAX_BYTES = SPARK.integer(
 )
 MAX_TASK_RECORDS = SPARK.integer(
     "flink.spark.task.records",
-    "The most records that one task collects: small ones need more memory for columns than for payload. Option `maxRecordsPerTask`.",
+    "The most records that one task collects. Option `maxRecordsPerTask`.",
     1_000_000,
     1,
     unit="records",
@@ -103,15 +103,15 @@ WINDOW = SPARK.integer(
 )
 FAN_OUT_WINDOW = SPARK.integer(
     "flink.spark.efo.window.millis",
-    "How long a fan-out task reads: at least the 5 s between two subscriptions and the time to subscribe.",
+    "How long a fan-out task reads.",
     _MIN_FAN_OUT_WINDOW_MS + 500,
     _MIN_FAN_OUT_WINDOW_MS,
     unit="ms",
 )
 PROBE_INTERVAL = SPARK.integer(
     "flink.spark.probe.interval",
-    "How often the driver polls a quiet shard (a hundred shards a second at most); no batch is run meanwhile. "
-    "Option `probeInterval`.",
+    "How often the driver polls a quiet shard (a hundred a second at most); no batch is run meanwhile. Option "
+    "`probeInterval`.",
     1_000,
     0,
     unit="ms",

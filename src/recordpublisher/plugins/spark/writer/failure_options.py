@@ -27,8 +27,8 @@ ON_FAILURE = SPARK.choice(
 )
 DEAD_LETTERS = SPARK.text(
     "flink.spark.write.deadletters",
-    "A folder for rows that can never be written, seen by every executor and for this query alone: JSON lines. Short for "
-    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
+    "A folder of this query, seen by every executor, for rows that can never be written: JSON lines. Short for "
+    "`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `",
     aliases=("deadLetters",),
 )
 

@@ -35,7 +35,7 @@ WRITE_TASKS = SPARK.optional_integer(
 )
 ID_FIELD = SPARK.text(
     "flink.spark.write.id.field",
-    "A field that is added to `data`, which must be a JSON object: an id by which consumers can drop duplicates. Option `idField`.",
+    "A field that is added to `data`, a JSON object: an id by which consumers can drop duplicates. Option `idField`.",
     aliases=("idField",),
 )
 

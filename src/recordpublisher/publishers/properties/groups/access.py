@@ -5,9 +5,9 @@ from ..property_types import PropertyGroup
 ACCESS = PropertyGroup("Access")
 REGION = ACCESS.text(
     "aws.region",
-    "The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own region.",
+    "The AWS region of streams given by name. Not set: that of the ARNs or the environment.",
 )
-ENDPOINT = ACCESS.text("aws.endpoint", "Another endpoint than the region's, for example an embedded one.")
+ENDPOINT = ACCESS.text("aws.endpoint", "Another endpoint than the region's.")
 REGION_ENDPOINT = ACCESS.prefix("aws.endpoint.", "The same for one region, when the streams of a job are in several.")
 CREDENTIALS_PROVIDER = ACCESS.choice(
     "aws.credentials.provider",
@@ -23,7 +23,7 @@ PROFILE_PATH = ACCESS.text("aws.credentials.provider.profile.path", "Credentials
 ROLE_ARN = ACCESS.text("aws.credentials.provider.role.arn", "Role for ASSUME_ROLE and WEB_IDENTITY_TOKEN.")
 STREAM_ROLE_ARN = ACCESS.prefix(
     "aws.credentials.provider.role.arn.",
-    "Role for a stream given by ARN, by the stream's name or its account's id; assumed with the credentials of the provider.",
+    "Role for a stream given by ARN, by the stream's name or its account's id.",
 )
 ROLE_SESSION = ACCESS.text(
     "aws.credentials.provider.role.sessionname", "Session name of the role.", default="recordpublisher"
@@ -36,8 +36,8 @@ REQUEST_TIMEOUT = ACCESS.integer(
 )
 HTTP_CLIENT = ACCESS.choice(
     "aws.http.client",
-    "HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU, which imports the SDK only where it is needed; or SDK, "
-    "with its hooks. Through a proxy the SDK's is always used.",
+    "HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a "
+    "proxy always SDK.",
     "OWN",
     ("OWN", "SDK"),
 )

@@ -19,21 +19,21 @@ SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
 )
 SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
     "flink.shard.assignment",
-    "STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri (in a database: and the "
-    "same flink.job.name) share them; any of them may join, leave or fail while the others run.",
+    "STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri (in a "
+    "database: and flink.job.name) do; any may join, leave or fail.",
     "STATIC",
     ("STATIC", "ELASTIC"),
 )
 LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     "flink.lease.duration",
-    "ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this long.",
+    "ELASTIC: others take the shards of a process whose heartbeat stood still for this long.",
     20_000,
     minimum=2_000,
     unit="ms",
 )
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
-    "When records passed retention unread, at a start or while running: FAIL and name the gap, or CONTINUE and count it.",
+    "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",
     "FAIL",
     ("FAIL", "CONTINUE"),
 )
@@ -42,7 +42,7 @@ STATE_URI = DISCOVERY_AND_STATE.text(
 )
 STORE_OUTAGE = DISCOVERY_AND_STATE.optional_integer(
     "flink.state.outage",
-    "For how long the state store may be away before the job fails. Not set: as long as GetRecords is retried.",
+    "How long the state store may be away before the job fails. Not set: as long as GetRecords is retried.",
     minimum=1_000,
     unit="ms",
 )

@@ -20,7 +20,7 @@ CONSUMER_ARN = FAN_OUT.prefix(
 )
 CONSUMER_TAGS = FAN_OUT.text(
     "flink.stream.efo.tags",
-    "Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by commas.",
+    "Tags of a consumer that this job registers: key=value, separated by commas.",
 )
 REGISTER_TIMEOUT = FAN_OUT.integer(
     "flink.stream.registerstreamconsumer.timeout",
@@ -37,20 +37,20 @@ SUBSCRIBE_TIMEOUT = FAN_OUT.integer(
 )
 HTTP_PROTOCOL = FAN_OUT.choice(
     "aws.http.protocol.version",
-    "Protocol of SubscribeToShard: HTTP1_1 with a connection for each subscription, or HTTP2 with many on one (needs the extra http2).",
+    "Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2).",
     "HTTP1_1",
     ("HTTP1_1", "HTTP2"),
 )
 INACTIVITY_TIMEOUT = FAN_OUT.integer(
     "flink.shard.subscribetoshard.inactivity.timeout",
-    "A subscription without an event for this long is considered half open, and is reopened (the service sends one about every 5 s).",
+    "A subscription without an event for this long is reopened (the service sends one about every 5 s).",
     20_000,
     minimum=1,
     unit="ms",
 )
 UNREAD_TIMEOUT = FAN_OUT.integer(
     "flink.shard.subscribetoshard.unread.timeout",
-    "A subscription left unread for this long under back-pressure is closed, and reopened when there is capacity.",
+    "A subscription left unread for this long under back-pressure is closed until there is capacity.",
     60_000,
     minimum=1,
     unit="ms",

@@ -10,20 +10,20 @@ PARTITIONS = FILES_AND_TABLES.text(
 )
 PARQUET_COMPRESSION = FILES_AND_TABLES.choice(
     "flink.sink.parquet.compression",
-    "Of Parquet files, also those of the sinks delta and iceberg. ZSTD takes half the space and twice the CPU time of SNAPPY.",
+    "Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of SNAPPY.",
     "SNAPPY",
     ("NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"),
 )
 PARQUET_ROW_GROUP = FILES_AND_TABLES.integer(
     "flink.sink.parquet.row.group.bytes",
-    "Memory of the rows of a row group. Earlier ones are written when those of all open files have flink.sink.file.buffer.bytes.",
+    "Memory of the rows of a row group; less when those of all open files have flink.sink.file.buffer.bytes.",
     32 * 2**20,
     minimum=1,
     unit="bytes",
 )
 PARQUET_STATISTICS = FILES_AND_TABLES.boolean(
     "flink.sink.parquet.statistics",
-    "Whether row groups have the least and greatest value of each column that is not bytes.",
+    "Whether row groups have the least and greatest value of columns that are not bytes.",
     True,
 )
 PARQUET_SORT = FILES_AND_TABLES.text(
@@ -72,7 +72,7 @@ ICEBERG_TABLE = FILES_AND_TABLES.text(
 ICEBERG_CATALOG = FILES_AND_TABLES.prefix(
     "flink.sink.iceberg.catalog.",
     "A property of pyiceberg's catalogue: name, type=rest, glue, sql or in-memory, uri, warehouse, s3.endpoint. "
-    "Without any, pyiceberg's own configuration is used.",
+    "Without any: pyiceberg's own configuration.",
     secret=True,
 )
 ICEBERG_COLUMNS = FILES_AND_TABLES.choice(

@@ -5,20 +5,20 @@ from ..property_types import PropertyGroup
 JOB = PropertyGroup("Job")
 JOB_NAME = JOB.text(
     "flink.job.name",
-    "Name of the job: separates jobs that share a database for their state. Elsewhere each job has a `flink.state.uri` of its own.",
+    "Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own.",
 )
 STREAMS = JOB.text("flink.streams", "Names or ARNs of the streams that `recordpublisher run` reads, comma-separated.")
 STREAMS_FILE = JOB.text(
     "flink.streams.file",
-    "In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs.",
+    "In place of flink.streams: a file with a name or an ARN on each line, looked at again and again.",
 )
 STREAMS_FUNCTION = JOB.text(
     "flink.streams.function",
-    "In place of flink.streams: a function, module:function, that returns names or ARNs; called again while the job runs.",
+    "In place of flink.streams: module:function, which returns names or ARNs; called again and again.",
 )
 STREAMS_INTERVAL = JOB.integer(
     "flink.streams.interval",
-    "How often a file or function of streams is looked at again.",
+    "How often such a file or function is looked at.",
     60_000,
     minimum=1,
     unit="ms",
@@ -36,7 +36,7 @@ DRAIN_TIMEOUT = JOB.integer(
 ALARMS = PropertyGroup("Alarms")
 ALARM_INTERVAL = ALARMS.integer(
     "flink.alarm.interval",
-    "Alarm when a shard with new records emits none, or the global watermark does not advance, for this long; -1 off.",
+    "Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1 off.",
     300_000,
     minimum=1,
     also=(-1,),

@@ -24,7 +24,7 @@ SINK_QUEUE_BYTES = KINESIS_SINK.optional_integer(
 )
 SINK_WAIT_INTERVAL = KINESIS_SINK.integer(
     "flink.sink.kinesis.wait.interval",
-    "A waiting writer checks again after this long, even if nothing was acknowledged.",
+    "A waiting writer checks again after this long.",
     100,
     minimum=1,
     unit="ms",
@@ -37,7 +37,7 @@ SINK_ORDERING = KINESIS_SINK.choice(
 )
 SINK_FAIL_ON_ERROR = KINESIS_SINK.boolean(
     "flink.sink.kinesis.failonerror",
-    "Whether a record that cannot be put fails the sink; otherwise it is passed to the callback, counted and logged.",
+    "Whether a record that cannot be put fails the sink; else it goes to the callback, and is counted and logged.",
     default=True,
     connector="false",
 )

@@ -10,19 +10,19 @@ METRICS_EXPORTERS = METRICS.text(
 )
 PROMETHEUS_ADDRESS = METRICS.text(
     "flink.metrics.prometheus.address",
-    "host:port of the pages /metrics, /healthz and /readyz; only programs of this machine reach the default. Port 0: any free port.",
+    "host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port.",
     "127.0.0.1:9249",
 )
 METRICS_INTERVAL = METRICS.integer(
     "flink.metrics.interval",
-    "How often an exporter that sends metrics does so: cloudwatch, opentelemetry.",
+    "How often cloudwatch and opentelemetry send.",
     60_000,
     minimum=1000,
     unit="ms",
 )
 CLOUDWATCH_FILE = METRICS.text(
     "flink.metrics.cloudwatch.file",
-    "The file to which lines in CloudWatch's embedded metric format are appended; - is stdout.",
+    "The file for lines in CloudWatch's embedded metric format; - is stdout.",
     "-",
 )
 CLOUDWATCH_NAMESPACE = METRICS.text(
@@ -30,7 +30,7 @@ CLOUDWATCH_NAMESPACE = METRICS.text(
 )
 CLOUDWATCH_SHARDS = METRICS.boolean(
     "flink.metrics.cloudwatch.shards",
-    "Whether the metrics of each shard are written too; CloudWatch bills each metric of each shard.",
+    "Whether the metrics of each shard are written too; CloudWatch bills each.",
     False,
 )
 OPENTELEMETRY_ENDPOINT = METRICS.text(
@@ -39,7 +39,7 @@ OPENTELEMETRY_ENDPOINT = METRICS.text(
 )
 CATCH_UP = METRICS.integer(
     "flink.metrics.catchup",
-    "ELASTIC: in what time a group that is behind should reach the tip; workersWanted is computed from it.",
+    "ELASTIC: in what time a group that is behind should reach the tip, for workersWanted.",
     600_000,
     minimum=1000,
     unit="ms",
@@ -47,11 +47,12 @@ CATCH_UP = METRICS.integer(
 TRACING = PropertyGroup("Traces")
 TRACING_FIELD = TRACING.text(
     "flink.tracing.context.field",
-    "The field of JSON payloads with the trace context: the text of W3C's traceparent, or an object with it. KinesisSink puts it there.",
+    "The field of JSON payloads with the trace context (W3C's traceparent, or an object with it), where KinesisSink "
+    "puts it.",
 )
 TRACING_FUNCTION = TRACING.text(
     "flink.tracing.context.function",
-    "A function of a Record, as module:function, that returns its trace context: headers by name, such as traceparent, or None.",
+    "A function of a Record, as module:function, that returns its trace context: headers by name, or None.",
 )
 TRACING_SPANS = TRACING.choice(
     "flink.tracing.spans",

@@ -15,7 +15,7 @@ GETRECORDS_MAX = POLLING.integer(
 )
 GETRECORDS_INTERVAL = POLLING.integer(
     "flink.shard.getrecords.intervalmillis",
-    "Interval from the start of one read to the start of the next; less than the iterator's five minutes.",
+    "Interval from the start of one read to the start of the next.",
     200,
     minimum=0,
     maximum=int(ITERATOR_SECONDS * 1000) - 1,
@@ -23,7 +23,7 @@ GETRECORDS_INTERVAL = POLLING.integer(
 )
 TIP_INTERVAL = POLLING.optional_integer(
     "flink.shard.getrecords.tip.intervalmillis",
-    "Interval after an empty read at the shard's tip, until a record arrives: leaves reads of a quiet shard to other readers. Not set: "
+    "Interval after an empty read at the shard's tip, until a record arrives. Not set: "
     "flink.shard.getrecords.intervalmillis.",
     minimum=200,
     maximum=5_000,

@@ -12,7 +12,7 @@ RECORD_PUBLISHER = PUBLISHER.text(
 )
 INITIAL_POSITION = PUBLISHER.choice(
     "flink.stream.initpos",
-    "Where a new job starts. LATEST is turned into a timestamp of the service's clock once.",
+    "Where a new job starts. LATEST becomes a time of the service's clock once.",
     "LATEST",
     ("TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"),
     note="with flink.stream.initpos.timestamp",

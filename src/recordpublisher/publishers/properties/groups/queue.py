@@ -21,7 +21,7 @@ QUEUE_START = QUEUE.choice(
 )
 VISIBILITY_TIMEOUT = QUEUE.integer(
     "flink.queue.visibility.timeout",
-    "For how long a received record is hidden from others; prolonged while it is worked on.",
+    "How long a received record is hidden from others; prolonged while it is worked on.",
     30,
     minimum=5,
     maximum=43_200,
@@ -29,7 +29,7 @@ VISIBILITY_TIMEOUT = QUEUE.integer(
 )
 RECEIVERS = QUEUE.integer(
     "flink.queue.receivers",
-    "The most receivers of a job, each with a call at a time; one begins, and a back-log starts more.",
+    "The most receivers of a job, each with a call at a time; a back-log starts more than one.",
     8,
     minimum=1,
     maximum=1_000,

@@ -14,19 +14,19 @@ SQL_URI = SINKS.text(
 )
 SQL_TABLE = SINKS.text(
     "flink.sink.sql.table",
-    "The table of the sql sink, with its schema if needed; created with the columns of a record when it is missing.",
+    "The table of the sql sink, with its schema if needed; created when it is missing.",
     "records",
 )
 SQL_COLUMNS = SINKS.choice(
     "flink.sink.sql.columns",
-    "A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with AUTO, those of the fields of "
-    "the first batch, and a later field is an error that names the ALTER TABLE to run; EVOLVE adds its column.",
+    "A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with AUTO, "
+    "those of the fields of the first batch, and a later field is an error; EVOLVE adds its column.",
     "RECORD",
     ("RECORD", "AUTO", "EVOLVE"),
 )
 SQL_BUFFER = SINKS.integer(
     "flink.sink.sql.buffer.bytes",
-    "Memory of rows waiting for a checkpoint at which the sql sink requests one; at twice of it the job waits.",
+    "Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits.",
     16 * 2**20,
     minimum=1,
     unit="bytes",
@@ -38,21 +38,21 @@ JSONL_PATH = SINKS.text(
 PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`.")
 FILE_BUFFER = SINKS.integer(
     "flink.sink.file.buffer.bytes",
-    "Memory of records waiting for a checkpoint at which a file sink requests one; at twice of it the job waits.",
+    "Memory of records at which a file sink requests a checkpoint; at twice of it the job waits.",
     64 * 2**20,
     minimum=1,
     unit="bytes",
 )
 FILE_INTERVAL = SINKS.optional_integer(
     "flink.sink.file.interval",
-    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not set: each minute in an "
-    "object store, in a local folder at each checkpoint.",
+    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
+    "set: each minute in an object store, else at each checkpoint.",
     minimum=1,
     unit="ms",
 )
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
 MAP_FUNCTION = SINKS.text(
-    "flink.sink.map.function", "The function of the map sink, as module:function. It is called for each record."
+    "flink.sink.map.function", "The function of the map sink, as module:function."
 )
 MAP_CONCURRENCY = SINKS.integer(
     "flink.sink.map.concurrency", "Calls of the function at a time.", 64, minimum=1, unit="calls"

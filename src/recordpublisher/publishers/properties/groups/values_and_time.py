@@ -5,19 +5,19 @@ from ..property_types import PropertyGroup
 VALUES_AND_TIME = PropertyGroup("Values and time")
 DESERIALIZER = VALUES_AND_TIME.text(
     "flink.deserializer",
-    "How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name; or `module:name` of a type that JSON is "
-    "decoded into, or of a function.",
+    "How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name; or `module:name` of a "
+    "type or function.",
     "bytes",
 )
 COMPRESSION = VALUES_AND_TIME.choice(
     "flink.deserializer.compression",
-    "How payloads are compressed; the deserialiser gets them decompressed. ZSTD and SNAPPY (block format) need the extra `compression`.",
+    "How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`.",
     "NONE",
     ("NONE", "GZIP", "ZSTD", "SNAPPY"),
 )
 MAX_DECOMPRESSED_BYTES = VALUES_AND_TIME.integer(
     "flink.deserializer.decompressed.max.bytes",
-    "The largest decompressed payload; a larger one is a record that cannot be deserialised.",
+    "The largest decompressed payload; a larger one is a bad record.",
     16 * 2**20,
     minimum=1,
     maximum=2**30,
@@ -34,7 +34,7 @@ TIMESTAMP_FIELD = VALUES_AND_TIME.text(
 )
 OUT_OF_ORDERNESS = VALUES_AND_TIME.integer(
     "flink.watermark.outoforderness.millis",
-    "Bound of the out-of-orderness within a shard: how far the watermark is behind the event times.",
+    "How far the watermark is behind the event times: the out-of-orderness within a shard.",
     0,
     unit="ms",
 )
@@ -58,7 +58,7 @@ LOOKAHEAD = VALUES_AND_TIME.optional_integer(
 )
 MAX_LAG = VALUES_AND_TIME.optional_integer(
     "flink.watermark.alignment.max.lag",
-    "A shard whose next record is further than this behind the job's most advanced shard is not waited for. Not set: off.",
+    "A shard whose next record is further than this behind the most advanced shard is not waited for. Not set: off.",
     minimum=1,
     unit="ms",
 )
@@ -115,7 +115,7 @@ TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
 )
 STARTUP_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.startup.timeout",
-    "How long the first value waits for every expected subtask, in time in which this process runs.",
+    "How long the first value waits for every expected subtask.",
     60_000,
     minimum=1,
     unit="ms",
