@@ -249,7 +249,8 @@ def _help(name: str, one: Any) -> str:
 
 TOLD_ONCE = re.compile(
     r" <(?:str|path|int range|float range|list\[\w+\])>|^(Arguments|Options):$|"
-    r"^  \S.*  (The stream's name or ARN|The job's properties, or a program's DataFetcher)\..*|"
+    r"^  \S.*  (The stream's name or ARN)\..*|^  (?:STREAM\|)?JOB\.properties\|MODULE:NAME <str>$|"
+    r"^ {3,}(?:The job's properties, or a program's DataFetcher|A stream's name or ARN, or a job)\..*|"
     r"(?<= publisher\|sink\|store) \S+|^(  [^-].*)  \[required\]"
 )
 """Types, headings, arguments that the top of the page explains, and that an argument is required."""

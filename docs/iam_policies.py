@@ -281,8 +281,8 @@ def _rows(actions: Iterable[Action]) -> Iterator[str]:
         purposes = lines.setdefault((action.rare, action.without), {})
         purposes.setdefault(action.purpose, []).append(f"`{action.name}`")
     for (rare, without), purposes in lines.items():
-        told = "; ".join(f"{', '.join(names)}, {purpose}" for purpose, names in purposes.items())
-        yield f"- {': '.join(filter(None, [rare, f'if denied: {without}' if without else '']))}: {told}"
+        told = ", ".join(f"{', '.join(names)} ({purpose})" for purpose, names in purposes.items())
+        yield f"- {told}: {'; '.join(filter(None, [rare, f'if denied: {without}' if without else '']))}"
 
 
 def _compact(policy: dict[str, Any]) -> str:

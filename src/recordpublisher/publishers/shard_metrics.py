@@ -32,9 +32,7 @@ class ShardMetrics:
     subscriptions_taken_over: int = _counter("subscriptions", "taken over by another caller")
     subscriptions_refused: int = _counter("calls", "refused: consumer in use")
     iterator_refreshes: int = _counter("iterators", "replaced because of age or expiry (polling)")
-    foreign_sub_records: int = _counter(
-        "records", "sub-records dropped: their hash key is of another shard"
-    )
+    foreign_sub_records: int = _counter("records", "sub-records dropped: their hash key is of another shard")
     unchecked_sub_records: int = _counter(
         "records", "such sub-records kept: the stream's record distribution is not known"
     )
@@ -48,9 +46,7 @@ class ShardMetrics:
     dead_letters: int = _counter(
         "records", "the same, written to the dead-letter sink (`flink.deserializer.error=DEAD_LETTER`)"
     )
-    future_event_times: int = _counter(
-        "records", "with an event time too far ahead of their arrival"
-    )
+    future_event_times: int = _counter("records", "with an event time too far ahead of their arrival")
     unacknowledged: int = _gauge(
         "records", "received from a queue, and neither acknowledged nor given up; 0 where the source has positions"
     )

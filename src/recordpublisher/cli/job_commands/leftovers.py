@@ -28,9 +28,7 @@ def leftovers(
             help="Only what is older: a running job has files in no commit yet. 0: the job is stopped.",
         ),
     ] = DEFAULT_HOURS,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Delete it; otherwise show what would be deleted.")
-    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete it; otherwise show what would be deleted.")] = False,
 ) -> None:
     """List the staged files of a job (parquet, jsonl, delta, iceberg) that no commit names, and its unfinished uploads to S3.
 

@@ -8,10 +8,9 @@ class ReadSettings(TypedDict, total=False):
     """Keyword arguments of `read_arrow` and `read_polars`, which take the start as an argument of their own."""
 
     region: str
-    """`aws.region`: The AWS region of streams given by name; taken from the ARNs or the environment when not set. An ARN has its own
-    region."""
+    """`aws.region`: The AWS region of streams given by name. Not set: that of the ARNs or the environment."""
     endpoint: str
-    """`aws.endpoint`: Another endpoint than the region's, for example an embedded one."""
+    """`aws.endpoint`: Another endpoint than the region's."""
     credentials_provider: Literal["AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"]
     """`aws.credentials.provider`: Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain)."""
     credentials_provider_basic_accesskeyid: str
@@ -37,13 +36,12 @@ class ReadSettings(TypedDict, total=False):
     request_timeout: int | str
     """`aws.request.timeout`: Deadline of one call, except for subscriptions. In ms."""
     http_client: Literal["OWN", "SDK"]
-    """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU, which imports the SDK only where
-    it is needed; or SDK, with its hooks. Through a proxy the SDK's is always used."""
+    """`aws.http.client`: HTTP client of frequent calls: OWN, plain HTTP/1.1 at a fraction of the CPU; or SDK, with its hooks. Through a
+    proxy always SDK."""
     job_name: str
-    """`flink.job.name`: Name of the job: separates jobs that share a database for their state. Elsewhere each job has a
-    `flink.state.uri` of its own."""
+    """`flink.job.name`: Name of the job: separates jobs that share a database. Elsewhere each job has a `flink.state.uri` of its own."""
     streams_interval: int | str
-    """`flink.streams.interval`: How often a file or function of streams is looked at again. In ms."""
+    """`flink.streams.interval`: How often such a file or function is looked at. In ms."""
     job_drain_timeout: int | str
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
@@ -55,11 +53,10 @@ class ReadSettings(TypedDict, total=False):
     shard_getrecords_maxrecordcount: int
     """`flink.shard.getrecords.maxrecordcount`: Most records that one GetRecords call requests."""
     shard_getrecords_intervalmillis: int | str
-    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next; less than the iterator's
-    five minutes. In ms."""
+    """`flink.shard.getrecords.intervalmillis`: Interval from the start of one read to the start of the next. In ms."""
     shard_getrecords_tip_intervalmillis: int | str
-    """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives: leaves reads
-    of a quiet shard to other readers. Not set: flink.shard.getrecords.intervalmillis. In ms."""
+    """`flink.shard.getrecords.tip.intervalmillis`: Interval after an empty read at the shard's tip, until a record arrives. Not set:
+    flink.shard.getrecords.intervalmillis. In ms."""
     shard_adaptivereads: bool
     """`flink.shard.adaptivereads`: Set the limit of each read from the mean record size, to use the 2 MiB/s of a shard."""
     consumer_name: str
@@ -69,8 +66,7 @@ class ReadSettings(TypedDict, total=False):
     stream_efo_registration: Literal["LAZY", "EAGER", "NONE"]
     """`flink.stream.efo.registration`: When the consumer is registered: LAZY at start-up, EAGER at construction, NONE not by this job."""
     stream_efo_tags: str
-    """`flink.stream.efo.tags`: Tags of a consumer that this job registers, for cost reports and access rights: key=value, separated by
-    commas."""
+    """`flink.stream.efo.tags`: Tags of a consumer that this job registers: key=value, separated by commas."""
     stream_registerstreamconsumer_timeout: int | str
     """`flink.stream.registerstreamconsumer.timeout`: How long to wait for the consumer to become ACTIVE. In s."""
     stream_deregisterstreamconsumer_timeout: int | str
@@ -78,14 +74,13 @@ class ReadSettings(TypedDict, total=False):
     shard_subscribetoshard_timeout: int | str
     """`flink.shard.subscribetoshard.timeout`: Deadline for opening a subscription. In s."""
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
-    """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP1_1 with a connection for each subscription, or HTTP2 with many on
-    one (needs the extra http2)."""
+    """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     shard_subscribetoshard_inactivity_timeout: int | str
-    """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is considered half open, and is
-    reopened (the service sends one about every 5 s). In ms."""
+    """`flink.shard.subscribetoshard.inactivity.timeout`: A subscription without an event for this long is reopened (the service sends
+    one about every 5 s). In ms."""
     shard_subscribetoshard_unread_timeout: int | str
-    """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed, and
-    reopened when there is capacity. In ms."""
+    """`flink.shard.subscribetoshard.unread.timeout`: A subscription left unread for this long under back-pressure is closed until there
+    is capacity. In ms."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
     """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last subtask of a process (ELASTIC:
     the last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
@@ -102,9 +97,9 @@ class ReadSettings(TypedDict, total=False):
     queue_start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
     """`flink.queue.start`: Where a queue begins that this job creates."""
     queue_visibility_timeout: int | str
-    """`flink.queue.visibility.timeout`: For how long a received record is hidden from others; prolonged while it is worked on. In s."""
+    """`flink.queue.visibility.timeout`: How long a received record is hidden from others; prolonged while it is worked on. In s."""
     queue_receivers: int
-    """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; one begins, and a back-log starts more."""
+    """`flink.queue.receivers`: The most receivers of a job, each with a call at a time; a back-log starts more than one."""
     queue_wait: int | str
     """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. In s."""
     queue_duplicates: Literal["COUNT", "DROP"]
@@ -118,34 +113,29 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM or a plugin's name."""
     shard_assignment: Literal["STATIC", "ELASTIC"]
     """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
-    (in a database: and the same flink.job.name) share them; any of them may join, leave or fail while the others run."""
+    (in a database: and flink.job.name) do; any may join, leave or fail."""
     lease_duration: int | str
-    """`flink.lease.duration`: ELASTIC: the other processes take the shards of one whose heartbeat in the store stood still for this
-    long. In ms."""
+    """`flink.lease.duration`: ELASTIC: others take the shards of a process whose heartbeat stood still for this long. In ms."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
-    """`flink.state.dataloss`: When records passed retention unread, at a start or while running: FAIL and name the gap, or CONTINUE and
-    count it."""
+    """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
     state_outage: int | str
-    """`flink.state.outage`: For how long the state store may be away before the job fails. Not set: as long as GetRecords is retried. In
-    ms."""
+    """`flink.state.outage`: How long the state store may be away before the job fails. Not set: as long as GetRecords is retried. In ms."""
     state_checkpoint_interval: int | str
     """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. In ms."""
     deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
-    """`flink.deserializer.compression`: How payloads are compressed; the deserialiser gets them decompressed. ZSTD and SNAPPY (block
-    format) need the extra `compression`."""
+    """`flink.deserializer.compression`: How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`."""
     deserializer_decompressed_max_bytes: int | str
-    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a record that cannot be
-    deserialised. In bytes."""
+    """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. In bytes."""
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
     DEAD_LETTER."""
     watermark_timestamp_field: str
     """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
     watermark_outoforderness_millis: int | str
-    """`flink.watermark.outoforderness.millis`: Bound of the out-of-orderness within a shard: how far the watermark is behind the event
-    times. In ms."""
+    """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. In
+    ms."""
     watermark_future_limit: int | str
     """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. In
     ms."""
@@ -156,8 +146,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
     off; 0 is allowed. In ms."""
     watermark_alignment_max_lag: int | str
-    """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the job's most advanced shard is not
-    waited for. Not set: off. In ms."""
+    """`flink.watermark.alignment.max.lag`: A shard whose next record is further than this behind the most advanced shard is not waited
+    for. Not set: off. In ms."""
     shard_idle_interval: int | str
     """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. In ms."""
     watermark_sync_interval: int | str
@@ -180,8 +170,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.tracker.timeout`: A subtask that has not reported for this long is excluded; at least three sync intervals. In
     ms."""
     watermark_startup_timeout: int | str
-    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask, in time in which this process runs.
-    In ms."""
+    """`flink.watermark.startup.timeout`: How long the first value waits for every expected subtask. In ms."""
     watermark_group: str
     """`flink.watermark.group`: Name of the job: subtasks of one group share a global watermark, others never do. Not set: over TCP the
     names of the streams; in one process, subtasks with the same streams, parallelism and properties."""
@@ -296,30 +285,27 @@ class ReadSettings(TypedDict, total=False):
     sink_sql_uri: str
     """`flink.sink.sql.uri`: The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."""
     sink_sql_table: str
-    """`flink.sink.sql.table`: The table of the sql sink, with its schema if needed; created with the columns of a record when it is
-    missing."""
+    """`flink.sink.sql.table`: The table of the sql sink, with its schema if needed; created when it is missing."""
     sink_sql_columns: Literal["RECORD", "AUTO", "EVOLVE"]
     """`flink.sink.sql.columns`: A missing table gets the columns of a RECORD, or those of its fields where the payload has a type; with
-    AUTO, those of the fields of the first batch, and a later field is an error that names the ALTER TABLE to run; EVOLVE adds its
-    column."""
+    AUTO, those of the fields of the first batch, and a later field is an error; EVOLVE adds its column."""
     sink_sql_buffer_bytes: int | str
-    """`flink.sink.sql.buffer.bytes`: Memory of rows waiting for a checkpoint at which the sql sink requests one; at twice of it the job
-    waits. In bytes."""
+    """`flink.sink.sql.buffer.bytes`: Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits. In bytes."""
     sink_jsonl_path: str
     """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
     abfss://container@account.dfs.core.windows.net/prefix."""
     sink_parquet_path: str
     """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
     sink_file_buffer_bytes: int | str
-    """`flink.sink.file.buffer.bytes`: Memory of records waiting for a checkpoint at which a file sink requests one; at twice of it the
-    job waits. In bytes."""
+    """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
+    bytes."""
     sink_file_interval: int | str
     """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
-    set. Not set: each minute in an object store, in a local folder at each checkpoint. In ms."""
+    set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_callback_function: str
     """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
     sink_map_function: str
-    """`flink.sink.map.function`: The function of the map sink, as module:function. It is called for each record."""
+    """`flink.sink.map.function`: The function of the map sink, as module:function."""
     sink_map_concurrency: int
     """`flink.sink.map.concurrency`: Calls of the function at a time."""
     sink_map_ordering: Literal["PER_KEY", "PER_SHARD", "NONE"]
@@ -343,13 +329,13 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC or by field:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. These are folders, or the partition columns of a table."""
     sink_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]
-    """`flink.sink.parquet.compression`: Of Parquet files, also those of the sinks delta and iceberg. ZSTD takes half the space and twice
-    the CPU time of SNAPPY."""
+    """`flink.sink.parquet.compression`: Of Parquet files, also of delta and iceberg. ZSTD takes half the space and twice the CPU of
+    SNAPPY."""
     sink_parquet_row_group_bytes: int | str
-    """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group. Earlier ones are written when those of all open files
-    have flink.sink.file.buffer.bytes. In bytes."""
+    """`flink.sink.parquet.row.group.bytes`: Memory of the rows of a row group; less when those of all open files have
+    flink.sink.file.buffer.bytes. In bytes."""
     sink_parquet_statistics: bool
-    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of each column that is not bytes."""
+    """`flink.sink.parquet.statistics`: Whether row groups have the least and greatest value of columns that are not bytes."""
     sink_parquet_sort: str
     """`flink.sink.parquet.sort`: Columns by which each row group is sorted, with commas between."""
     sink_parquet_columns: Literal["FIELDS", "RECORD"]
@@ -380,13 +366,13 @@ class ReadSettings(TypedDict, total=False):
     sink_kinesis_queue_bytes: int | str
     """`flink.sink.kinesis.queue.bytes`: The same in bytes, as held in memory; not set: 10 MB for each shard, 128 MiB at most. In bytes."""
     sink_kinesis_wait_interval: int | str
-    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long, even if nothing was acknowledged. In ms."""
+    """`flink.sink.kinesis.wait.interval`: A waiting writer checks again after this long. In ms."""
     sink_kinesis_ordering: Literal["NONE", "PER_KEY"]
     """`flink.sink.kinesis.ordering`: NONE, the order of PutRecords, or PER_KEY: one unacknowledged Kinesis record for each partition
     key."""
     sink_kinesis_failonerror: bool
-    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; otherwise it is passed to the callback,
-    counted and logged."""
+    """`flink.sink.kinesis.failonerror`: Whether a record that cannot be put fails the sink; else it goes to the callback, and is counted
+    and logged."""
     sink_kinesis_putrecords_maxretries: int
     """`flink.sink.kinesis.putrecords.maxretries`: Failures of PutRecords for one record in a row, without progress between them, before
     the job fails."""
@@ -416,34 +402,32 @@ class ReadSettings(TypedDict, total=False):
     """`flink.metrics.exporters`: Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines),
     opentelemetry (OTLP), or a plugin's names."""
     metrics_prometheus_address: str
-    """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz; only programs of this machine reach the
-    default. Port 0: any free port."""
+    """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port."""
     metrics_interval: int | str
-    """`flink.metrics.interval`: How often an exporter that sends metrics does so: cloudwatch, opentelemetry. In ms."""
+    """`flink.metrics.interval`: How often cloudwatch and opentelemetry send. In ms."""
     metrics_cloudwatch_file: str
-    """`flink.metrics.cloudwatch.file`: The file to which lines in CloudWatch's embedded metric format are appended; - is stdout."""
+    """`flink.metrics.cloudwatch.file`: The file for lines in CloudWatch's embedded metric format; - is stdout."""
     metrics_cloudwatch_namespace: str
     """`flink.metrics.cloudwatch.namespace`: The namespace of the metrics in CloudWatch."""
     metrics_cloudwatch_shards: bool
-    """`flink.metrics.cloudwatch.shards`: Whether the metrics of each shard are written too; CloudWatch bills each metric of each shard."""
+    """`flink.metrics.cloudwatch.shards`: Whether the metrics of each shard are written too; CloudWatch bills each."""
     metrics_opentelemetry_endpoint: str
     """`flink.metrics.opentelemetry.endpoint`: The URL to which metrics are posted by OTLP over HTTP; without it, what
     OTEL_EXPORTER_OTLP_ENDPOINT and the like say."""
     metrics_catchup: int | str
-    """`flink.metrics.catchup`: ELASTIC: in what time a group that is behind should reach the tip; workersWanted is computed from it. In
-    ms."""
+    """`flink.metrics.catchup`: ELASTIC: in what time a group that is behind should reach the tip, for workersWanted. In ms."""
     tracing_context_field: str
-    """`flink.tracing.context.field`: The field of JSON payloads with the trace context: the text of W3C's traceparent, or an object with
-    it. KinesisSink puts it there."""
+    """`flink.tracing.context.field`: The field of JSON payloads with the trace context (W3C's traceparent, or an object with it), where
+    KinesisSink puts it."""
     tracing_context_function: str
-    """`flink.tracing.context.function`: A function of a Record, as module:function, that returns its trace context: headers by name,
-    such as traceparent, or None."""
+    """`flink.tracing.context.function`: A function of a Record, as module:function, that returns its trace context: headers by name, or
+    None."""
     tracing_spans: Literal["BATCH", "RECORD"]
     """`flink.tracing.spans`: The spans of a write or of a handler's list: one with links to the records' contexts, or also one for each
     record."""
     alarm_interval: int | str
-    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark does not advance, for this long;
-    -1 off. In ms."""
+    """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1
+    off. In ms."""
     deadletter_sql_uri: str
     """`flink.deadletter.sql.uri`: `flink.sink.sql.uri` of the dead-letter sink."""
     deadletter_sql_table: str
@@ -536,7 +520,7 @@ class JobSettings(ReadSettings, total=False):
     """Keyword arguments of `DataFetcher`, `stream` and `consume`. Each stands for the property that its text begins with."""
 
     start: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
-    """`flink.stream.initpos`: Where a new job starts. LATEST is turned into a timestamp of the service's clock once."""
+    """`flink.stream.initpos`: Where a new job starts. LATEST becomes a time of the service's clock once."""
     stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
     """The same as `start`."""
     start_timestamp: datetime | str | float
@@ -555,12 +539,11 @@ class Settings(JobSettings, total=False):
     streams: str
     """`flink.streams`: Names or ARNs of the streams that `recordpublisher run` reads, comma-separated."""
     streams_file: str
-    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again while the job runs."""
+    """`flink.streams.file`: In place of flink.streams: a file with a name or an ARN on each line, looked at again and again."""
     streams_function: str
-    """`flink.streams.function`: In place of flink.streams: a function, module:function, that returns names or ARNs; called again while
-    the job runs."""
+    """`flink.streams.function`: In place of flink.streams: module:function, which returns names or ARNs; called again and again."""
     sink: str
     """`flink.sink`: Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's."""
     deserializer: str
     """`flink.deserializer`: How a record becomes a value: bytes, text, json, avro, protobuf, glue, or a plugin's name; or `module:name`
-    of a type that JSON is decoded into, or of a function."""
+    of a type or function."""

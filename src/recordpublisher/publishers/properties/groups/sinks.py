@@ -51,9 +51,7 @@ FILE_INTERVAL = SINKS.optional_integer(
     unit="ms",
 )
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
-MAP_FUNCTION = SINKS.text(
-    "flink.sink.map.function", "The function of the map sink, as module:function."
-)
+MAP_FUNCTION = SINKS.text("flink.sink.map.function", "The function of the map sink, as module:function.")
 MAP_CONCURRENCY = SINKS.integer(
     "flink.sink.map.concurrency", "Calls of the function at a time.", 64, minimum=1, unit="calls"
 )
