@@ -24,8 +24,8 @@ METADATA_LOCATION = SPARK.text(
 )
 METADATA_ROOT = SPARK.text(
     "flink.spark.metadata.root",
-    "Instead of `metadataLocation`: one place for the claims of all queries. Option `metadataRoot`; without it the "
-    "variable ",
+    "Instead of `metadataLocation`: one place for the claims of all queries. Option `metadataRoot`; without it the variable "
+    f"{ROOT_VARIABLE} of the driver.",
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = SPARK.choice(

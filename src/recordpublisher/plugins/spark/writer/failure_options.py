@@ -28,7 +28,7 @@ ON_FAILURE = SPARK.choice(
 DEAD_LETTERS = SPARK.text(
     "flink.spark.write.deadletters",
     "A folder of this query, seen by every executor, for rows that can never be written: JSON lines. Short for "
-    "`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `",
+    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
     aliases=("deadLetters",),
 )
 
