@@ -9,7 +9,6 @@ STAMP := .venv/.installed
 DEMO := .venvs/demo
 FOREIGN := tests/local/foreign
 CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
-FUZZED := tests/publishers/properties/test_fuzzed_properties.py
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/trackers tests/plugins/stores
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
@@ -139,9 +138,8 @@ imports: $(STAMP)
 
 check: lint types imports
 
-# The fetcher and the parsing of properties import none of the dependencies: in CI the fetcher's tests and the long one of properties are left away here.
 minimums: .venvs/minimums/.installed  ## the core's tests with the lowest versions that pyproject.toml allows
-	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(if $(CI),--ignore=$(FUZZED) $(filter-out tests/fetcher,$(CORE)),$(CORE))
+	.venvs/minimums/bin/python -m pytest -q -p no:cacheprovider -m "not ($(LONG) or spark or servers)" $(CORE)
 
 NEWEST := newest-3.11 newest-3.12 newest-3.13 newest-3.14
 

@@ -187,8 +187,8 @@ def producing(stream: Any) -> AbstractContextManager[None]:
 
 
 def rounds() -> int:
-    """How many kills: KILL_ROUNDS, three by default, so that each kind of moment is there in one of the two sinks."""
-    return int(os.environ.get("KILL_ROUNDS", "3"))
+    """How many kills: KILL_ROUNDS, four by default."""
+    return int(os.environ.get("KILL_ROUNDS", "4"))
 
 
 def seeded() -> random.Random:

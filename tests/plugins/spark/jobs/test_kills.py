@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kills, pytest.mark.timeout(3600)]
 POLLING = {"flink.stream.recordpublisher": "POLLING", "maxRecordsPerBatch": 5000}
 FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "k", "maxRecordsPerBatch": 5000}
 LOCAL = "local[2]"
-PLACES = {"parquet": ("claimed", "read", "anywhere"), "foreach": ("claimed", "read", "acted", "anywhere")}
+PLACES = {"parquet": ("claimed", "read", "anywhere", "anywhere"), "foreach": ("claimed", "read", "acted", "anywhere")}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_every_record_once_wherever_the_driver_is_killed(kinesis, spark, tmp_pat
         for number, place in enumerate(islice(cycle(PLACES[sink]), rounds())):
             kill_at(job, place, chance)
             kills[place] += 1
-            if number % 6 == 0:
+            if number % 8 == 1:
                 stream.split(0)
-            if number % 6 == 2:
+            if number % 8 == 3:
                 stream.merge(0)
     job.finish()
     print(f"kills: {dict(kills)}, records: {stream.count}")
