@@ -62,7 +62,7 @@ class CommandGroup(TyperGroup):
                 raise
             print_error(one_line(error))
             if isinstance(error, RecordPublisherError) and sys.stderr.isatty():
-                typer.echo(f"See {error.help_url}", err=True)
+                typer.echo(f"See {error.help_page} in the documentation", err=True)
             raise typer.Exit(exit_code(error)) from None
         return result
 

@@ -76,9 +76,8 @@ def fields_of(info: Any) -> list[TypedField] | None:
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
         return None
     take: Any = partial(methodcaller, "get") if isinstance(info, inspect.TypedDictType) else attrgetter
-    written = list(
-        typing.get_type_hints(typing.get_origin(info.cls) or info.cls)
-    )  # msgspec puts those without a default first
+    # msgspec puts fields without a default first
+    written = list(typing.get_type_hints(typing.get_origin(info.cls) or info.cls))
     fields = sorted(info.fields, key=lambda field: written.index(field.name) if field.name in written else len(written))
     return [TypedField(field.encode_name, field.type, take(field.name)) for field in fields]
 

@@ -34,11 +34,10 @@ class RecordPublisherError(Exception):
     """The root of every error that this library raises on purpose."""
 
     @property
-    def help_url(self) -> str:
-        """Where the documentation says what the error means and what to do: an address once there is one, else the name of the page."""
-        name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__).lower()
-        site = documentation_site(_project_urls())
-        return f"{site}/reference/errors/#{name}" if site else f"reference/errors#{name} in the documentation"
+    def help_page(self) -> str:
+        """The page of the documentation, and the part of it, that says what the error means and what to do."""
+        name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
+        return f"reference/errors#{name.lower()}"
 
 
 class ConfigurationError(RecordPublisherError, ValueError):
@@ -194,19 +193,3 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def documentation_site(project_urls: Iterable[str]) -> str:
-    """The address of the documentation among a package's `Project-URL` entries; empty while it has no public one."""
-    pairs = (entry.partition(", ") for entry in project_urls)
-    site = next((url for label, _, url in pairs if label == "Documentation"), "")
-    return "" if ".example/" in site else site.rstrip("/")  # RFC 2606: no site has such a name
-
-
-def _project_urls() -> Iterable[str]:
-    from importlib.metadata import PackageNotFoundError, metadata  # slow, and only messages need it
-
-    try:
-        return metadata("recordpublisher").get_all("Project-URL") or ()
-    except PackageNotFoundError:
-        return ()

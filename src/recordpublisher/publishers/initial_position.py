@@ -9,7 +9,7 @@ from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
 from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
-from .properties.times import A_TIME, OtherNameError, datetime_ms, epoch_ms, iso_time
+from .properties.times import A_TIME, datetime_ms, epoch_ms, iso_time, other_name
 
 _VALID = (
     "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
@@ -76,10 +76,8 @@ def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> in
     """A time as a keyword argument takes it, epoch ms. Raises: ConfigurationError that names the setting `name`."""
     try:
         return epoch_ms(Properties({name: given})[name])
-    except OtherNameError as error:
-        raise ConfigurationError(name, given, valid, reason=str(error)) from None
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(name, given, valid) from error
+        raise ConfigurationError(name, given, valid, reason=other_name(given)) from error
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:

@@ -79,20 +79,20 @@ class JobChecks:
             findings += [found] if sinks or found.verdict is Verdict.PROBLEM else []
             for sink in sinks:
                 findings += await examine_all(name, sink.checks())
-                findings += await self._value_findings(sink) if name == "sink" else []
+                findings += await self._value_findings(sink, name)
         return findings
 
-    async def _value_findings(self, sink: Sink) -> list[Finding]:
-        """Whether the sink takes the values, and they have the field of their event times."""
+    async def _value_findings(self, sink: Sink, name: str) -> list[Finding]:
+        """Whether the sink takes the values, and they have the field of their event times. Dead letters have no type."""
         try:
-            of = made_type(chosen_deserializer(self._registry, self._properties, None))
+            is_own = name == "sink"
+            of = made_type(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
         except Exception:  # a finding about plugins says which
             return []
-        context = SinkContext(value_type=of)
-        takes_all = type(sink).check_values is Sink.check_values
-        findings = [] if takes_all else [await examine("sink: values", lambda: sink.check_values(context))]
+        takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)
+        findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
-        if field is not None and fields and field not in {each.name for each in fields}:
+        if fields and field is not None and field not in {each.name for each in fields}:
             words = f"{name_of(of)} has no field {field!r}: a record without it in its JSON is a bad one"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings

@@ -19,7 +19,6 @@ from .frame_columns import frame_columns
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
 _VALUE = pa.field("value", pa.string())
-_REFUSALS = (TypeError, ValueError, OverflowError, RecursionError, DeserializationError)
 
 
 class FileColumns:
@@ -38,7 +37,7 @@ class FileColumns:
         """The records, as few Arrow batches; those whose value has no place in the columns are added to `rejected`."""
         try:
             return [self._together(batches)]
-        except _REFUSALS as error:
+        except (TypeError, ValueError, OverflowError, RecursionError, DeserializationError) as error:
             if len(batches) > 1:
                 return [rows for batch in batches for rows in self.rows([batch], rejected)]
             (batch,) = batches
@@ -51,20 +50,16 @@ class FileColumns:
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """As `FrameColumns.batch`."""
-        try:
-            return self._together(batches)
-        except _REFUSALS:
-            rejected: Rejected = []
-            self.rows(batches, rejected)
-            for record, reason in rejected:
-                raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason) from None
-            raise
+        rejected: Rejected = []
+        rows = self.rows(batches, rejected)
+        for record, reason in rejected:
+            raise DeserializationError(record.stream, record.shard_id, record.sequence_numbers[0], reason)
+        (together,) = rows
+        return together
 
     def check(self, values: Sequence[Any]) -> None:
-        """As `FrameColumns.check`. Raises: also TypeError, for a value that has no form in JSON."""
-        if self._has_text:
-            _json_texts(values)
-        self._columns.check(values)
+        """As `FrameColumns.check`, of values without a type. Raises: also TypeError, for one that has no form in JSON."""
+        _json_texts(values)
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)

@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
 from .declaration import Property, declared_properties, find_property, is_secret
 from .keywords import property_of_keyword
-from .times import OtherNameError
+from .times import other_name
 from .unknown_keys import warn_if_unknown
 
 if TYPE_CHECKING:
@@ -83,12 +83,11 @@ class Properties(Mapping[str, str]):
         text = self._values[key.lower()]
         try:
             return declared.parse(text.strip())
-        except OtherNameError as error:
-            raise ConfigurationError(key, text, declared.valid, reason=str(error)) from None
         except (ValueError, OverflowError) as error:
             shown = MASK if declared.secret else mask_passwords(text)
             # the cause may quote the value
-            raise ConfigurationError(key, shown, declared.valid) from (error if shown == text else None)
+            reason = other_name(shown)
+            raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""

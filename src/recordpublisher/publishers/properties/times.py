@@ -13,8 +13,10 @@ OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
-class OtherNameError(ValueError):
-    """Another system's name for a valid value; the message says ours."""
+def other_name(given: object) -> str:
+    """What to say of Kafka's name of a place; empty for anything else."""
+    ours = OTHER_NAMES.get(str(given).lower())
+    return f"Kinesis calls it {ours}" if ours else ""
 
 
 def has_no_zone(given: str) -> bool:
@@ -26,9 +28,7 @@ def has_no_zone(given: str) -> bool:
 
 
 def epoch_ms(given: str) -> int:
-    """Epoch ms. Raises: ValueError, OverflowError; OtherNameError for Kafka's name of a place."""
-    if (ours := OTHER_NAMES.get(given.lower())) is not None:
-        raise OtherNameError(f"Kinesis calls it {ours}")
+    """Epoch ms. Raises: ValueError, OverflowError."""
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)

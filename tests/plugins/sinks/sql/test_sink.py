@@ -404,17 +404,19 @@ async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
 
 
 async def findings(sink):
-    return {name: await check() for name, check in sink.checks().items()}
+    return {name: await check() for name, check in sink.checks().items()} | {
+        "values": await sink.check_values(rp.SinkContext())
+    }
 
 
 async def test_the_checks_find_a_missing_table_and_create_nothing(path):
     assert await findings(sink_on(path)) == {
         "positions": "reachable, 0 entries",
-        "table": "records will be created",
+        "values": "records will be created",
     }
     assert not path.exists()
     query(path, "create table records (n int)")
-    assert (await findings(sink_on(path)))["table"] == "records is there"
+    assert (await findings(sink_on(path)))["values"] == "records is there"
 
 
 async def test_the_checks_refuse_the_schema_that_a_start_refuses(path):

@@ -13,7 +13,6 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
 from recordpublisher.plugins.stores.sql_store import SqlStore
-from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
@@ -22,7 +21,6 @@ from recordpublisher.publishers.records import RecordBatch
 
 from .earlier_positions import refuse_earlier_positions
 from .row_buffer import RowBuffer
-from .table_definitions import find_table
 from .target_table import TargetTable, check_fields
 
 log = logging.getLogger("recordpublisher.database")
@@ -78,22 +76,11 @@ class SqlSink(CommittingSink):
         """The database and the table."""
         return f"{type(self).__name__}, table {self._table_name} of {self._database.place}"
 
-    def checks(self) -> Checks:
-        """Whether the positions can be read, and the table is there or can be created; nothing is."""
-
-        async def table() -> str:
-            self._database.check_folder()
-            exists = self._database.exists() and await self._database.transaction(
-                lambda connection: find_table(connection, self._table_name) is not None
-            )
-            return f"{self._table_name} {'is there' if exists else 'will be created'}"
-
-        return {**super().checks(), "table": table}
-
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the table has the columns of the fields, or can be given them; None while there is no database."""
+        """Whether the table has the columns of the fields, or can be given them; nothing is created."""
+        self._database.check_folder()
         if not self._database.exists():
-            return None
+            return f"{self._table_name} will be created"
         return await self._database.transaction(
             lambda connection: check_fields(connection, self._table_name, self._columns, context.value_type)
         )

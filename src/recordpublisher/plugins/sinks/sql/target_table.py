@@ -151,13 +151,12 @@ def check_fields(connection: Connection, name: str, columns: str, value_type: An
 
     Raises: ConfigurationError as `TargetTable`, and for a table that has no column for anything of a record.
     """
-    if not (fields := columns_of_type(value_type)):
-        return "fields are compared as records come: the type of the values is not known, or has none"
-    found = find_table(connection, name)
+    fields, found = columns_of_type(value_type), find_table(connection, name)
     table = _table_to_create(name, columns, fields) if found is None else found
     if _needs_columns(table, columns):
         _statements(connection, table, columns, fields)
-        return f"{name} has, or gets, a column for each field"
+    if found is None or _needs_columns(table, columns) or not fields:
+        return f"{name} {'will be created' if found is None else 'is there'}"
     unstored = RowBuilder(table).unstored(fields)
     if unstored is None:
         valid = f"a table with columns of the fields {', '.join(fields)}"

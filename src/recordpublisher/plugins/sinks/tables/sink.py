@@ -17,7 +17,6 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.columns.file_columns import FileColumns, Rejected
 from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
-from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
@@ -75,18 +74,6 @@ class TableSink(CommittingSink):
         """The table."""
         return f"{type(self).__name__}, {self._place}"
 
-    def checks(self) -> Checks:
-        """Whether the table can be read; it need not be there."""
-
-        async def table() -> str:
-            try:
-                await self._called(self._table.load)
-            except NoTableError:
-                return f"{self._place} will be created"
-            return f"{self._place} is there"
-
-        return {**super().checks(), "table": table}
-
     async def open(self, context: SinkContext) -> None:
         """Create the table, or compare its columns. Raises: ConfigurationError, StoreUnavailableError."""
         self._context = context
@@ -103,9 +90,9 @@ class TableSink(CommittingSink):
         await self.begin(secrets.token_hex(8))
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the table fits, as `open` would find."""
+        """Whether the table can be read and fits, as `open` would find; it need not be there."""
         columns = await self._prepared(context, may_change=False)
-        return f"{counted(len(columns.schema), 'column')} fit"
+        return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
         columns = FileColumns(context.value_type if self._takes_fields else None)
