@@ -1,69 +1,35 @@
-"""`rp.DataFetcher`: checks its arguments and builds the parts of a job from properties.
-
-It is the only place that wires the layers together. The reading itself is done by `recordpublisher.fetcher.subtask_fetcher.SubtaskFetcher`.
-"""
+"""`rp.DataFetcher`: the job of a program. Its parts are built in `job_assembly.py`; `fetcher/subtask_fetcher.py` does the reading."""
 
 from __future__ import annotations  # the reference and help() show types by their names
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.assembly import build_fetcher
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
-from recordpublisher.fetcher.checkpoints.starts import Starts
-from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
-from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
-from recordpublisher.fetcher.settings import FetcherSettings
-from recordpublisher.fetcher.shards.discovery import ShardDiscovery
-from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
-from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 
-from ..host.build_from_properties import (
-    build_dead_letter_sink,
-    build_shard_assigner,
-    build_sink,
-    build_store,
-    build_tracker,
-)
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from ..tracing.provider import traced_calls
-from .arguments import (
-    check_function,
-    check_sink,
-    check_store,
-    check_subtask,
-    checked_properties,
-    checked_snapshots,
-    described_job,
-)
-from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
+from .arguments import checked_properties, described_job
+from .batch_decoration import Assigner
+from .job_assembly import build_job
 from .short_errors import SHORT_ERRORS
 from .sources_without_positions import check_without_positions
 from .stop_signals import STOP_SIGNALS
-from .stream_lister import StreamLister
 from .stream_names import StreamNames, StreamsArgument
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -114,102 +80,26 @@ class DataFetcher(Generic[V]):
         self.properties = given
         self._given_sink, self._given_store = None if isinstance(sink, str) else sink, state_store
         names = StreamNames(streams)
-        snapshots = checked_snapshots(restore)
-        check_subtask(subtask, parallelism)
-        sink = None if isinstance(sink, str) else sink
-        if sink is not None:
-            check_sink(sink)
-        check_store(state_store)
-        check_function("timestamp_assigner", timestamp_assigner)
-        check_function("on_alarm", on_alarm, "a function of an Alarm")
-        check_function("watermark_assigner", watermark_assigner)
-        registry = registry or load_registry()
-        publisher = registry.publishers.get(given.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
-        registry.import_chosen(given)  # plugins declare properties of their own
-        given.check()
-        publisher.check(given, list(names.given.values()))
-        self._has_positions = publisher.visibility_seconds is None
-        if not self._has_positions:
-            check_without_positions(
-                given,
-                restore=snapshots,
-                state_store=state_store,
-                timestamp_assigner=timestamp_assigner,
-                watermark_assigner=watermark_assigner,
-                streams=streams if callable(streams) else None,
-            )
-        of_fetcher = FetcherSettings.of(given)
-        sink = build_sink(registry, given) if sink is None else sink
-        dead_letters = build_dead_letter_sink(registry, given)
-        store = state_store or build_store(registry, given)
-        group = None
-        if given.value(SHARD_ASSIGNMENT) == "ELASTIC":
-            from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
-
-            group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
-        values = chosen_deserializer(registry, given, deserializer)
-        factory = publisher(given)  # type: ignore[call-arg]
-        merge_snapshots(snapshots, factory.order_of)
-        clock = clock or SystemClock()
-        lister = StreamLister(factory, given, names.given, clock)
-        self._lister = lister
-        self._given_streams = names.given
-        self._state_place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
-        self.subtask = subtask
-        self._streams = names.stream_list(partial(publisher.check, given), given)
-        dependencies = FetcherDependencies(
-            factory=factory,
-            discovery=ShardDiscovery(lister, self._streams, of_fetcher.discovery_interval_ms),
-            sink=sink,
-            tracker=build_tracker(registry, given, names.identity, parallelism, clock),
-            decorator_for=batch_decorator_factory(
-                registry,
-                given,
-                values,
-                timestamp_assigner,
-                watermark_assigner,
-            ),
-            settings=of_fetcher,
-            clock=clock,
-            assigner=build_shard_assigner(registry, given),
-            starts=Starts(initial_position(given, clock.now_ms())),
-            pin_latest=lister.server_time_ms,
-            retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
-            tip=lister.tip,
-            retention_ms=lister.retention_ms,
-            shard_exists=lister.shard_exists,
-            is_endless=lister.is_endless,
-            on_alarm=on_alarm,
-            use_continuations=publisher.resumes_by_continuation,
-            checkpoints=None
-            if store is None or group is not None or (isinstance(sink, CommittingSink) and entries_of(sink) is None)
-            else SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism),
-            commits=self._commits(sink, store, subtask, parallelism, clock)
-            if group is None and self._has_positions
-            else None,
-            dead_letters=dead_letters,
-            traced=traced_calls(given, clock),
-            restore=snapshots,
+        job = build_job(
+            given,
+            names,
+            registry or load_registry(),
+            sink=self._given_sink,
+            deserializer=deserializer,
+            timestamp_assigner=timestamp_assigner,
+            watermark_assigner=watermark_assigner,
+            restore=restore,
+            state_store=state_store,
             subtask=subtask,
             parallelism=parallelism,
-            value_type=made_type(values),
+            on_alarm=on_alarm,
+            clock=clock or SystemClock(),
         )
-        self._fetcher = build_fetcher(dependencies, group)
+        self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
+        self._has_positions, self._state_place = job.has_positions, job.state_place
+        self._given_streams = names.given
+        self.subtask = subtask
         self._handles_signals = handle_signals
-        factory.prepare(list(names.given.values()))
-
-    def _commits(
-        self, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int, clock: Clock
-    ) -> SubtaskCommits | None:
-        if not isinstance(sink, CommittingSink):
-            return None
-        entries = sink.entries()
-        if entries is not None and store is not None:
-            log.warning("positions are in %s, with the rows; those in %s are a copy", entries.place, store.place)
-        if (place := entries or store) is None:
-            reason = f"{type(sink).__name__} commits rows by the positions there"
-            raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
-        return SubtaskCommits(sink, place, self.properties.value(JOB_NAME), subtask, parallelism, clock)
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -49,8 +49,8 @@ class StreamNames:
 
     def __init__(self, streams: StreamsArgument) -> None:
         """Call the function once, if one is given. Raises: ConfigurationError when it fails or returns no list of streams."""
-        self._function = streams if callable(streams) else None
-        first = streams if self._function is None else _called(self._function)
+        self.function = streams if callable(streams) else None
+        first = streams if self.function is None else _called(self.function)
         self.given: dict[str, str] = stream_names(cast("GivenStreams", first))
         """From the name of each stream to what was given; streams that left the list stay."""
         self._last = tuple(self.given)
@@ -59,24 +59,24 @@ class StreamNames:
     @property
     def identity(self) -> tuple[str, ...]:
         """What tells jobs apart that set no group: the same in all processes of a job, also when their lists differ for a moment."""
-        if self._function is None:
+        if self.function is None:
             return self._last
-        function = self._function
+        function = self.function
         name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
         return (str(function) if isinstance(function, StreamsFile) else name,)
 
     def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
         """The list as the fetcher looks at it. `check` raises for streams that the job's publisher cannot read."""
-        if self._function is None:
+        if self.function is None:
             return StreamList(self._last)
         return StreamList(self._last, lambda: self._look(check), properties.value(STREAMS_INTERVAL) / 1000)
 
     async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
         """The streams now. What cannot be used is warned of once, and the last good list stays."""
-        assert self._function is not None
+        assert self.function is not None
         try:
             found = await UserFunction(
-                "streams", self._function, _VALID_FUNCTION
+                "streams", self.function, _VALID_FUNCTION
             )()  # it may read a file or call a service
             names = stream_names(cast("GivenStreams", found))
             self._check_same(names)

@@ -1,0 +1,165 @@
+"""Builds the parts of a job from its arguments and properties: the only place that wires the layers together."""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from recordpublisher.consumer.deserialization import DeserializerArgument
+from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.assembly import build_fetcher
+from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.subtask_commits import SubtaskCommits
+from recordpublisher.fetcher.committing_sink import CommittingSink, entries_of, stores_positions
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.dependencies import FetcherDependencies
+from recordpublisher.fetcher.settings import FetcherSettings
+from recordpublisher.fetcher.shards.discovery import ShardDiscovery
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
+from recordpublisher.fetcher.shards.stream_list import StreamList
+from recordpublisher.fetcher.sink import Sink
+from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..host.build_from_properties import (
+    build_dead_letter_sink,
+    build_shard_assigner,
+    build_sink,
+    build_store,
+    build_tracker,
+)
+from ..host.registry import Registry
+from ..tracing.provider import traced_calls
+from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
+from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
+from .sources_without_positions import check_without_positions
+from .stream_lister import StreamLister
+from .stream_names import StreamNames
+
+log = logging.getLogger("recordpublisher.fetcher")
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What a job consists of. `has_positions`: its source has positions to start from. `state_place`: where its own are stored, or ""."""
+
+    fetcher: SubtaskFetcher
+    lister: StreamLister
+    streams: StreamList
+    has_positions: bool
+    state_place: str
+
+
+def build_job(
+    given: Properties,
+    names: StreamNames,
+    registry: Registry,
+    *,
+    sink: Sink | None,
+    deserializer: DeserializerArgument[Any] | None,
+    timestamp_assigner: Assigner | None,
+    watermark_assigner: Assigner | None,
+    restore: Any,
+    state_store: ConditionalStore | None,
+    subtask: int,
+    parallelism: int,
+    on_alarm: AlarmListener | None,
+    clock: Clock,
+) -> JobParts:
+    """Check the arguments, which are those of `DataFetcher`, and build the parts. Nothing is opened.
+
+    Raises: ConfigurationError for every setting that is invalid, StateError for a snapshot that cannot be read.
+    """
+    snapshots = checked_snapshots(restore)
+    check_subtask(subtask, parallelism)
+    if sink is not None:
+        check_sink(sink)
+    check_store(state_store)
+    check_function("timestamp_assigner", timestamp_assigner)
+    check_function("on_alarm", on_alarm, "a function of an Alarm")
+    check_function("watermark_assigner", watermark_assigner)
+    publisher = registry.publishers.get(given.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+    registry.import_chosen(given)  # plugins declare properties of their own
+    given.check()
+    publisher.check(given, list(names.given.values()))
+    has_positions = publisher.visibility_seconds is None
+    if not has_positions:
+        check_without_positions(
+            given,
+            restore=snapshots,
+            state_store=state_store,
+            timestamp_assigner=timestamp_assigner,
+            watermark_assigner=watermark_assigner,
+            streams=names.function,
+        )
+    settings = FetcherSettings.of(given)
+    sink = build_sink(registry, given) if sink is None else sink
+    dead_letters = build_dead_letter_sink(registry, given)
+    store = state_store or build_store(registry, given)
+    group = None
+    if given.value(SHARD_ASSIGNMENT) == "ELASTIC":
+        from ..host.elastic_group import elastic_group_of  # most jobs are STATIC, and import nothing of groups
+
+        group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
+    values = chosen_deserializer(registry, given, deserializer)
+    factory = publisher(given)  # type: ignore[call-arg]
+    merge_snapshots(snapshots, factory.order_of)
+    lister = StreamLister(factory, given, names.given, clock)
+    streams = names.stream_list(partial(publisher.check, given), given)
+    is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # the positions are in those
+    checkpoints = None
+    if store is not None and group is None and not is_in_commits:
+        checkpoints = SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism)
+    dependencies = FetcherDependencies(
+        factory=factory,
+        discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
+        sink=sink,
+        tracker=build_tracker(registry, given, names.identity, parallelism, clock),
+        decorator_for=batch_decorator_factory(registry, given, values, timestamp_assigner, watermark_assigner),
+        settings=settings,
+        clock=clock,
+        assigner=build_shard_assigner(registry, given),
+        starts=Starts(initial_position(given, clock.now_ms())),
+        pin_latest=lister.server_time_ms,
+        retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
+        tip=lister.tip,
+        retention_ms=lister.retention_ms,
+        shard_exists=lister.shard_exists,
+        is_endless=lister.is_endless,
+        on_alarm=on_alarm,
+        use_continuations=publisher.resumes_by_continuation,
+        checkpoints=checkpoints,
+        commits=_commits(given, sink, store, subtask, parallelism, clock) if group is None and has_positions else None,
+        dead_letters=dead_letters,
+        traced=traced_calls(given, clock),
+        restore=snapshots,
+        subtask=subtask,
+        parallelism=parallelism,
+        value_type=made_type(values),
+    )
+    fetcher = build_fetcher(dependencies, group)
+    factory.prepare(list(names.given.values()))
+    place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
+    return JobParts(fetcher, lister, streams, has_positions, place)
+
+
+def _commits(
+    given: Properties, sink: Sink, store: ConditionalStore | None, subtask: int, parallelism: int, clock: Clock
+) -> SubtaskCommits | None:
+    if not isinstance(sink, CommittingSink):
+        return None
+    entries = sink.entries()
+    if entries is not None and store is not None:
+        log.warning("positions are in %s, with the rows; those in %s are a copy", entries.place, store.place)
+    if (place := entries or store) is None:
+        reason = f"{type(sink).__name__} commits rows by the positions there"
+        raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+    return SubtaskCommits(sink, place, given.value(JOB_NAME), subtask, parallelism, clock)
