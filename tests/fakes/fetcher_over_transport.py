@@ -47,7 +47,7 @@ def fetcher_over(
     tracker: InProcessTracker | None = None,
     **more: Any,
 ) -> SubtaskFetcher:
-    """A fetcher built as in plugins/runtime/data_fetcher.py, with the real client over any transport."""
+    """A fetcher built as in plugins/runtime/job_assembly.py, with the real client over any transport."""
     client = KinesisClient(given, [stream], transport=transport)
     factory: Any
     if given.value(RECORD_PUBLISHER) == "EFO":
