@@ -36,9 +36,8 @@ _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 END_OPTION = "endingPosition"
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
-    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time with a zone (before the first record of each shard "
-    'that arrived at or after it), or JSON by shard, {"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. '
-    "Option `endingPosition`.",
+    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time with a zone, or JSON by shard, "
+    '{"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. Option `endingPosition`.',
     aliases=(END_OPTION,),
 )
 STREAM = SPARK.text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", aliases=("stream",))
