@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from recordpublisher.plugins.columns.column_buffers import (
     INSTANT,
     binary_column,
     cast_instants,
+    datetime_column,
     instant_column,
     number_column,
     repeated_column,
@@ -75,6 +77,41 @@ def test_times(column):
 
 
 @pytest.mark.slow
+class Subclass(datetime):
+    """As pandas has one."""
+
+
+AT = datetime(2026, 11, 27, 3, 4, 5, 678_901, UTC)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [AT, None, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)],
+        [
+            AT.replace(tzinfo=timezone(timedelta(hours=-7, minutes=-30))),
+            datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))),
+        ],
+        [AT, AT.replace(tzinfo=None)],
+        [AT.replace(tzinfo=None)],
+        [Subclass(2026, 1, 1, tzinfo=UTC), AT],
+        [None, None],
+        [],
+    ],
+)
+def test_datetimes(values):
+    assert datetime_column(values).equals(pa.array(values, INSTANT))
+
+
+@pytest.mark.parametrize("value", ["2026-11-27", timedelta(1)])
+def test_what_is_no_datetime_is_refused_as_pyarrow_does(value):
+    with pytest.raises((pa.ArrowException, TypeError)) as ours:
+        datetime_column([AT, value])
+    with pytest.raises(type(ours.value)) as theirs:
+        pa.array([AT, value], INSTANT)
+    assert str(ours.value) == str(theirs.value)
+
+
 def test_a_task_imports_nothing_that_it_does_not_need():
     command = [sys.executable, "-c", COLUMNS]
     done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=True)

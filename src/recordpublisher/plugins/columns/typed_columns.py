@@ -13,6 +13,8 @@ from recordpublisher.consumer.protobuf_fields import TypedField
 from recordpublisher.consumer.typed_values import constants_of, fields_of, name_of, without_none
 from recordpublisher.publishers.errors import ConfigurationError
 
+from .column_buffers import INSTANT, datetime_column
+
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -22,7 +24,7 @@ _KNOWN: dict[type[Any], pa.DataType] = {
     inspect.FloatType: pa.float64(),
     inspect.StrType: pa.string(),
     inspect.BytesType: pa.binary(),
-    inspect.DateTimeType: pa.timestamp("us", tz="UTC"),
+    inspect.DateTimeType: INSTANT,
     inspect.DateType: pa.date32(),
     inspect.TimeType: pa.time64("us"),
     inspect.TimeDeltaType: pa.duration("us"),
@@ -64,7 +66,8 @@ class TypedColumns:
 
     def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
         try:
-            return pa.array(column.converted(map(field.take, values)), column.type)
+            taken = column.converted(map(field.take, values))
+            return datetime_column(taken) if column.type == INSTANT else pa.array(taken, column.type)
         except (pa.ArrowException, OverflowError, AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"field '{field.name}' of {self._name} is no {column.type} of Arrow: {error}") from error
 

@@ -62,6 +62,19 @@ async def test_each_partition_has_files_of_its_own_that_others_find(tmp_path):
     assert found.fetchall() == [(b"a", "00"), (b"b", "01")]
 
 
+async def test_what_waits_counts_with_the_bytes_of_its_columns_not_with_those_of_the_records_that_are_gone(tmp_path):
+    records = batch(*(b"x" * 100 for _ in range(100)))
+    limit = records.held_bytes * 2 // 3
+    asked = []
+    sink = rp.ParquetSink({"flink.sink.parquet.path": str(tmp_path), "flink.sink.file.buffer.bytes": limit})
+    await sink.open(rp.SinkContext(request_checkpoint=lambda: asked.append(1)))
+
+    await sink.write(records)
+    assert asked == []
+    await sink.write(records)
+    assert asked == [1]
+
+
 async def test_a_job_without_a_type_keeps_the_payload(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         endpoint.stream("orders").put(b"a", "key")

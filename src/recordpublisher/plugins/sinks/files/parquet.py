@@ -54,11 +54,11 @@ class ParquetSink(FileSink):
         self._partitions.check(columns.schema)
         return columns
 
-    def prepare(self, batch: RecordBatch) -> Any:
+    def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Arrow columns, which are smaller than the batch and cheap to make now; those of values are made later, in a thread."""
         refused: Rejected = []
-        rows = None if batch.values is not None else self._columns.rows([batch], refused)
-        return batch if rows is None or refused else rows
+        rows = [] if batch.values is not None else self._columns.rows([batch], refused)
+        return (rows, sum(part.nbytes for part in rows)) if rows and not refused else super().prepare(batch)
 
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
         """A file for each partition; rejects a value that has no place in the columns."""

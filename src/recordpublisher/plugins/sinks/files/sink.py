@@ -78,9 +78,9 @@ class FileSink(CommittingSink):
         self._never_published: set[str] = set()
         self._keep([])
 
-    def prepare(self, batch: RecordBatch) -> Any:
-        """On the event loop: the form in which a batch waits for the checkpoint; the batch itself unless another form is smaller."""
-        return batch
+    def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
+        """On the event loop: what waits for the checkpoint, and its bytes; the batch itself unless another form is smaller."""
+        return batch, batch.held_bytes
 
     @abstractmethod
     def file_writers(self, contents: Sequence[Any], rejected: Rejected) -> Mapping[str, Callable[[Path], None]]:
@@ -117,8 +117,9 @@ class FileSink(CommittingSink):
         """Keep the batch for the next checkpoint. Raises: SinkError when its shard or its sequence numbers cannot be file names."""
         _check_names(batch)
         names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
-        self._waiting.append(WaitingBatch(*names, self.prepare(batch), batch.held_bytes))
-        self._waiting_bytes += batch.held_bytes
+        content, held_bytes = self.prepare(batch)
+        self._waiting.append(WaitingBatch(*names, content, held_bytes))
+        self._waiting_bytes += held_bytes
         if self._waiting_bytes >= self._limit:
             self._context.request_checkpoint()
 
