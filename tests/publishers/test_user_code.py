@@ -134,7 +134,7 @@ def test_an_async_function_is_refused_where_nobody_awaits():
 
 def test_a_coroutine_among_results_is_refused():
     with pytest.raises(TypeError, match="returned a coroutine"):
-        refuse_never_run([1, double(2)])
+        refuse_never_run([1, double(2), double(3)])
 
 
 def test_an_error_without_text_and_one_without_an_end_can_be_told():

@@ -55,8 +55,9 @@ def refuse_never_run(results: Sequence[Any]) -> None:
     """Raises: TypeError when a plain function has returned a coroutine or a generator: its code would never run."""
     if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
         result = next(result for result in results if isinstance(result, _NEVER_RUN))
-        if isinstance(result, types.CoroutineType):
-            result.close()  # so that Python does not warn, too
+        for each in results:
+            if isinstance(each, types.CoroutineType):
+                each.close()  # so that Python does not warn, too
         raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
 
 

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 def other_name(given: object) -> str:
     """What to say of Kafka's name of a place; empty for anything else."""
-    ours = OTHER_NAMES.get(str(given).lower())
+    ours = OTHER_NAMES.get(str(given).strip().lower())
     return f"Kinesis calls it {ours}" if ours else ""
 
 

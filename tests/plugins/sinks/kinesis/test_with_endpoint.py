@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from enum import StrEnum
 
 import pytest
 
@@ -28,6 +29,23 @@ async def test_records_arrive_with_their_keys_signed_and_whole():
             await sink.put(bytearray(b"3"), "k")
         read = {record.partition_key: record.data for record in await read_all(endpoint)}
     assert read == {"empty": b"", "ключ": bytes(range(256)), "k": b"3"}
+
+
+class Country(StrEnum):
+    DE = "de"
+
+
+class Payload(bytes):
+    """A class of a user."""
+
+
+async def test_a_text_or_payload_of_a_class_of_the_user_is_put_as_what_it_is():
+    async with LocalKinesis(streams={"out": 1}) as endpoint:
+        async with KinesisSink("out", endpoint.properties()) as sink:
+            for _ in range(2):
+                await sink.put(Payload(b"x"), Country.DE)
+                await sink.flush()  # the second call uses the fast path
+        assert [(each.partition_key, each.data) for each in await read_all(endpoint)] == [("de", b"x")] * 2
 
 
 async def test_the_explicit_hash_key_decides_the_shard():

@@ -122,7 +122,11 @@ class KinesisSink(Sink):
         Raises: SinkError for an invalid record, after `close`, and for records that failed since the last call; KinesisError when the
         service rejects every call; TypeError for data or keys of another type.
         """
-        _check_keys(partition_key, explicit_hash_key)
+        if type(partition_key) is not str or explicit_hash_key is not None:
+            partition_key, explicit_hash_key = (
+                _as_text(partition_key),
+                explicit_hash_key and _as_text(explicit_hash_key),
+            )
         await self._writer.put(self._payload(data), partition_key, explicit_hash_key)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
@@ -226,14 +230,15 @@ def _client(properties: Properties, stream: str) -> WritingPort:
 
 
 def _as_bytes(data: object) -> bytes:
-    if isinstance(data, bytes):
+    if type(data) is bytes:
         return data
-    if isinstance(data, bytearray | memoryview):
+    if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise TypeError(f"the data of a record must be bytes, not {type(data).__name__}: encode it first")
 
 
-def _check_keys(partition_key: object, explicit_hash_key: object) -> None:
-    if not isinstance(partition_key, str) or not (explicit_hash_key is None or isinstance(explicit_hash_key, str)):
-        given = f"{partition_key!r:.100} and {explicit_hash_key!r:.100}"
-        raise TypeError(f"the keys of a record must be texts, not {given}: str() makes one")
+def _as_text(key: object) -> str:
+    """The key itself; of a subclass, as a member of an Enum of texts, its text: JSON knows no such class."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    raise TypeError(f"a key of a record must be str, not {type(key).__name__}: str({key!r:.100}) makes one")
