@@ -1,5 +1,9 @@
 """`run_subtask`: what it adds to what its fetcher says."""
 
+import asyncio
+import gc
+from types import SimpleNamespace
+
 import pytest
 
 import recordpublisher as rp
@@ -34,3 +38,25 @@ async def test_a_job_that_another_start_replaced_is_named_with_what_to_do(monkey
     (note,) = raised.value.__notes__
     assert "with this flink.job.name ('shop')" in note
     assert "--elastic shares the shards, another name makes it another job" in note
+
+
+async def test_what_a_job_has_imported_is_excluded_from_garbage_collection(monkeypatch):
+    reported = asyncio.Event()
+
+    class Reading(Replaced):
+        def progress(self):
+            return None
+
+        async def run(self):
+            await reported.wait()
+            return SimpleNamespace(reason=SimpleNamespace(name="STOPPED"), records=0)
+
+    gc.unfreeze()
+    monkeypatch.setattr(subtask, "DataFetcher", Reading)
+    monkeypatch.setattr(subtask, "stop_on_signals", lambda drain: None)
+    monkeypatch.setattr(subtask, "_REPORT_SECONDS", 0)
+    properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory"})
+    await subtask.run_subtask(properties, 0, 1, report=lambda progress: reported.set())
+
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
