@@ -221,6 +221,11 @@ def test_what_cannot_be_used_names_the_option(option, start, since):
     assert raised.value.key == option
 
 
+def test_a_start_in_the_future_names_its_option():
+    with pytest.raises(rp.ConfigurationError, match=r"'--from' .*a time that has passed: it is 2026-11"):
+        start_properties("2999-01-01", None, NOW_MS)
+
+
 def test_the_end_names_its_option_too():
     with pytest.raises(rp.ConfigurationError, match="--until"):
         time_ms("--until", "tomorrow")

@@ -17,7 +17,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import time_ms
+from recordpublisher.publishers.initial_position import refuse_future, time_ms
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.property_types import parse_with_unit
@@ -216,7 +216,9 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
         return {}
     if start.upper() in ("TRIM_HORIZON", "LATEST"):
         return {INITIAL_POSITION.key: start.upper()}
-    return _at(time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {A_TIME}"))
+    at = time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {A_TIME}")
+    refuse_future("--from", at, now_ms)
+    return _at(at)
 
 
 def _duration_ms(given: str) -> int:
