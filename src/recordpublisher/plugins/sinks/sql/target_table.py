@@ -1,7 +1,7 @@
 """TargetTable: finds or creates the table, and inserts rows so that each bad row is identified."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -71,7 +71,8 @@ class TargetTable:
         if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}
         values = [value for batch in batches for value in batch.values or ()]
-        return columns_of_values(values, set(self.table.columns.keys()) - set(_refused(self.table)))
+        refused = METADATA if is_of_fields(self.table) else frozenset()
+        return columns_of_values(values, set(self.table.columns.keys()) - refused)
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
         """Add columns. Raises: as `_statements`."""
@@ -173,17 +174,12 @@ def _needs_columns(table: Table, columns: str) -> bool:
     return columns != "RECORD" or is_of_fields(table)
 
 
-def _refused(table: Table) -> Collection[str]:
-    """Names that a field cannot have, since the record's own are in those columns."""
-    return METADATA if is_of_fields(table) else ()
-
-
 def _statements(connection: Connection, table: Table, columns: str, fields: FieldColumns) -> dict[str, str]:
     """For each field without a column what adds it, if that is wanted or there are none for fields yet.
 
     Raises: ConfigurationError that names the statement to run, and for a field with the name of the record's own.
     """
-    if taken := sorted(fields.keys() & set(_refused(table))):
+    if is_of_fields(table) and (taken := sorted(fields.keys() & METADATA)):  # the record's own are in those columns
         reason = f"field '{taken[0]}' of a value has the name of a column of the record"
         valid = "a table of your own, in which fields come first"
         raise ConfigurationError(SQL_TABLE.key, table.fullname, valid, reason=reason)
