@@ -319,6 +319,8 @@ async def test_an_unreachable_server_is_named_without_the_password(tmp_path, mad
         ("v int", {"v": 99_999_999_999}, "column 'v' (integer) cannot take 99999999999"),
         ("v int", {"v": "1" * 500}, f"column 'v' (integer) cannot take '{'1' * 99}"),
         ("v int", {"v": 12.7}, "column 'v' (integer) cannot take 12.7"),
+        ("v int", {"v": True}, "column 'v' (integer) cannot take True"),
+        ("v float8", {"v": {"a": 1}}, "column 'v' (double precision) cannot take {'a': 1}"),
         ("v int[]", {"v": [1, 0.5]}, "column 'v' (array) cannot take [1, 0.5]"),
         ("v inet", {"v": "here"}, "column 'v' (inet) cannot take 'here'"),
         ("v text", {"v": "nul \0"}, "column 'v' (text) cannot take 'nul \\x00'"),

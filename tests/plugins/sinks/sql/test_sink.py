@@ -403,6 +403,32 @@ async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
     ]
 
 
+@pytest.mark.parametrize(
+    ("column", "refused"),
+    [
+        ("bigint", ["x", "1.5", "2024-01-02", True, {"a": 1}, [1]]),
+        ("double", ["x", "2024-01-02", True, {"a": 1}, [1]]),
+        ("numeric", ["x", "2024-01-02", True, {"a": 1}, [1]]),
+        ("boolean", ["x", "true", 2, 1.5, {"a": 1}, [1]]),
+        ("timestamp", ["x", "12", True, {"a": 1}, [1]]),
+        ("date", ["x", 12, True, {"a": 1}, [1]]),
+        ("blob", [12, True, {"a": 1}, [1]]),
+        ("text", []),
+        ("json", []),
+    ],
+)
+async def test_what_postgresql_refuses_in_a_column_sqlite_refuses_too(path, column, refused):  # S7
+    taken = ["x", 12, True, {"a": 1}, [1], None] if column in ("text", "json") else [None]
+    taken += {"bigint": ["12", 12, 12.0], "double": ["1.5", 12, 1.5], "numeric": ["1.5", 12, 1.5]}.get(column, [])
+    query(path, f"create table t (v {column})")
+    sink, rejecting = sink_on(path, **{"flink.sink.sql.table": "t"}), Rejecting()
+    await sink.open(rejecting.context)
+    await sink.write(with_values(*({"v": value} for value in [*refused, *taken])))
+    await sink.flush()
+    reasons = sorted(reason.partition(" cannot take ")[2] for _, reason in rejecting.records)
+    assert (reasons, query(path, "select count(*) from t")) == (sorted(map(repr, refused)), [(len(taken),)])
+
+
 async def findings(sink):
     return {name: await check() for name, check in sink.checks().items()} | {
         "values": await sink.check_values(rp.SinkContext())

@@ -48,13 +48,22 @@ def _nested_as_json(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (dict, list)) else value
 
 
+def _number(value: Any) -> Any:
+    """What no number is made of is refused here: SQLite stores it in a column of any type."""
+    if isinstance(value, (bool, dict, list, bytes)):
+        raise TypeError(f"a {type(value).__name__} is no number")
+    return value
+
+
 def _integer(value: Any) -> Any:
-    """A number with a fraction is refused: PostgreSQL would round it."""
-    if not isinstance(value, float):
-        return _nested_as_json(value)
-    if not value.is_integer():
+    """A number, or its text. One with a fraction is refused: PostgreSQL would round it."""
+    value = _number(value)
+    if value is None:
+        return None
+    number = int(value)
+    if not isinstance(value, str) and number != value:
         raise ValueError(f"{value} has a fraction")
-    return int(value)
+    return number
 
 
 def _text(value: Any) -> Any:
@@ -91,7 +100,7 @@ def _date(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    return Decimal(str(value)) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else value
+    return Decimal(str(value)) if isinstance(_number(value), (int, float, str)) else value
 
 
 def _bytes(value: Any) -> Any:
@@ -108,7 +117,7 @@ _CONVERSIONS: tuple[tuple[Any, Convert], ...] = (
     (types.LargeBinary, _bytes),
     (types.Uuid, _uuid),
     (types.Integer, _integer),
-    (types.Float, _nested_as_json),  # a kind of Numeric
+    (types.Float, _number),  # a kind of Numeric
     (types.Numeric, _decimal),
     (types.String, _text),
 )
