@@ -10,6 +10,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import ArrivalTime
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch
@@ -57,6 +58,13 @@ def test_a_small_response_is_decompressed_in_parts(monkeypatch):
     assert [(len(part), part.raw_bytes) for part in parts] == [(2, 60), (2, 60), (2, 60)]
     assert [part.read_position for part in parts] == [SequenceNumber(number) for number in "246"]
     assert [part.millis_behind_latest for part in parts] == [None, None, 0]  # only the last is the end of what was read
+
+
+def test_a_part_of_a_response_is_as_far_behind_as_its_last_record(monkeypatch):
+    monkeypatch.setattr(shard_consumer, "PART_BYTES", 50)
+    records = [UserRecord(b"abc", str(number), float(number)) for number in range(1, 5)]
+    parts = list(decorator().parts(replace(batch(b"a"), records=records, millis_behind_latest=0)))
+    assert [part.millis_behind_latest for part in parts] == [2000, 0]
 
 
 def test_a_part_is_decompressed_when_it_is_asked_for(monkeypatch):

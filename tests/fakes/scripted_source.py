@@ -47,7 +47,9 @@ class ScriptedShard:
 class ScriptedSource(RecordPublisherFactory):
     """Every shard of a scripted stream; a read takes `latency` virtual seconds and brings at most `per_read` records."""
 
-    def __init__(self, per_read: int = 10, latency: float = 0.2) -> None:
+    def __init__(self, per_read: int = 10, latency: float = 0.2, *, arrives_when_timed: bool = False) -> None:
+        self.arrives_when_timed = arrives_when_timed
+        """A record's time is its arrival too; otherwise it arrives when it is read."""
         self.shards: dict[str, ScriptedShard] = {}
         self.per_read = per_read
         self.latency = latency
@@ -114,7 +116,10 @@ class ScriptedPublisher(RecordPublisher):
 
     def _batch(self, numbered: list[tuple[int, int]], behind: int, is_end: bool) -> RecordBatch:
         arrival = VirtualClock().now_ms() / 1000
-        records = [UserRecord(str(time).encode(), str(number), arrival) for number, time in numbered]
+        records = [
+            UserRecord(str(time).encode(), str(number), time / 1000 if self._source.arrives_when_timed else arrival)
+            for number, time in numbered
+        ]
         last = SequenceNumber(str(numbered[-1][0])) if numbered else None
         children = self._scripted.children if is_end else ()
         size = sum(len(record.data) for record in records)

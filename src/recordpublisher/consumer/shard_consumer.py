@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
-from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.records import RecordBatch, UserRecord, behind_after
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
@@ -95,7 +95,8 @@ class BatchDecorator:
         stop = start + max(len(payloads), 1)
         part = batch.slice(start, stop)
         if stop < len(batch):
-            part = replace(part, millis_behind_latest=None)  # more was read
+            read_ms, done_ms = batch.arrival_millis[-1], part.arrival_millis[-1]
+            part = replace(part, millis_behind_latest=behind_after(batch.millis_behind_latest, read_ms, done_ms))
         return self.decorate(part, payloads or None), stop
 
     def decorate(self, batch: RecordBatch, payloads: Sequence[bytes] | None = None) -> RecordBatch:

@@ -71,6 +71,22 @@ def test_a_run_that_leaves_records_of_its_last_read_is_not_at_the_tip():
     assert (result.records, outcome.at_tip) == (3, False)
 
 
+def test_a_run_that_leaves_records_of_its_last_read_is_as_far_behind_as_its_last_record():
+    source, sink = ScriptedSource(per_read=10, arrives_when_timed=True), RecordingSink()
+    source.add("a", *range(0, 100, 10))
+
+    async def job():
+        fetcher = make_fetcher(source, sink)
+        await fetcher.open()
+        result = await fetcher.run_bounded(Bounds(max_records=3))
+        return result.shards["s/a"].seen, fetcher.metrics()["shards"]["s/a"]["millisBehindLatest"]
+
+    outcome, gauge = run_virtual(job())
+
+    assert (outcome.behind_ms, outcome.at_tip) == (70, False)
+    assert gauge >= 70
+
+
 def test_a_shard_that_ended_in_a_bounded_run_holds_the_watermark_for_its_child_elsewhere():  # W5
     source, sink = ScriptedSource(per_read=10), RecordingSink()
     source.add("a", 1, 2, 3)

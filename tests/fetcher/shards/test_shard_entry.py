@@ -110,6 +110,24 @@ def test_dropping_what_is_unread_frees_every_byte_of_the_queue():
     assert (one.reading.queue.bytes, one.reading.queue.records, len(one.reading.queue)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("done", "behind", "expected"), [(1, 0, 5000), (2, 200, 2200), (0, 0, 5000), (1, -1, -1), (3, 7, 7)]
+)
+def test_dropped_records_count_as_distance_to_the_tip_again(done, behind, expected):
+    """A task of Spark with a limit reads whole responses, and returns a part; so does a bounded run."""
+    one, batch = entry(), watermarked(1, 2, 3)
+    records = [UserRecord(b"data", str(number), arrival) for number, arrival in enumerate([1.0, 4.0, 6.0])]
+    batch = replace(batch, records=records)
+    one.metrics.saw_distance(behind)
+    one.reading.queue.push(batch)
+    if done:
+        part, _ = one.take(done)
+        one.advance(part, global_watermark=None, now_ms=5)
+    one.drop_unread()
+
+    assert one.metrics.millis_behind_latest == expected
+
+
 def test_a_shard_whose_end_was_read_is_read_again_when_its_last_records_are_dropped():  # E5
     one = entry(stage=ShardStage.DRAINING, listener=(notices := Notices()))
     one.reading.queue.push(watermarked(1))

@@ -92,6 +92,11 @@ async def test_p2_a_restart_after_any_batch_reads_exactly_the_rest():
         assert [(r.sequence_number, r.sub_sequence_number) for b in rest for r in b.records] == places[done:]
 
 
+async def test_a_part_of_a_response_is_as_far_behind_as_its_last_record():
+    batches = await read(long_record("1", STEPS_OF_A_BATCH * STEP), UserRecord(b"plain", "2", 4.0, "k"), behind=50)
+    assert [batch.millis_behind_latest for batch in batches] == [2550, 50]
+
+
 @pytest.mark.parametrize(("behind", "expected"), [(0, None), (70, 70), (None, None)])
 async def test_only_the_last_batch_is_at_the_tip_and_has_the_children(behind, expected):
     *others, last = await read(long_record(), behind=behind)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from recordpublisher.publishers.errors import ImpossibleStateError
-from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.records import RecordBatch, behind_after
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
@@ -120,7 +120,14 @@ class ShardEntry:
         self.emission.reset()
 
     def drop_unread(self) -> int:
-        """Drop what was read and not emitted; it is read again later (ReadIntake). Returns the bytes freed."""
+        """Drop what was read and not emitted; it is read again later (ReadIntake). Returns the bytes freed.
+
+        The distance to the tip becomes that of the last record emitted, or where none was that of the first one dropped.
+        """
+        unread = self.reading.queue.arrival_ms
+        if unread is not None and self.metrics.millis_behind_latest >= 0:
+            done_ms = unread[0] if self.state.arrival_ms is None else self.state.arrival_ms
+            self.metrics.saw_distance(behind_after(self.metrics.millis_behind_latest, unread[1], done_ms))
         freed = self.reading.drop_unread()
         self._listener.on_changed(self)
         return freed

@@ -32,6 +32,15 @@ class ShardQueue:
             return None
         return self._batches[0].watermarks[self._offset]
 
+    @property
+    def arrival_ms(self) -> tuple[int, int] | None:
+        """Arrivals of the next and of the last record, epoch ms; None without records."""
+        filled = [batch for batch in self._batches if len(batch)]
+        if not filled:
+            return None
+        offset = self._offset if filled[0] is self._batches[0] else 0
+        return filled[0].arrival_millis[offset], filled[-1].arrival_millis[-1]
+
     def count_within(self, limit: float) -> int:
         """How many of the next records of the first batch have a watermark up to the limit; watermarks never fall within a batch."""
         watermarks = self._batches[0].watermarks or ()

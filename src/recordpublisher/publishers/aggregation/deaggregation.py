@@ -9,7 +9,7 @@ from typing import Any
 
 from ..kinesis.ports import ReadResponse
 from ..positions import SequenceNumber, StartingPosition
-from ..records import RecordBatch, UserRecord, columns_of
+from ..records import RecordBatch, UserRecord, behind_after, columns_of, to_millis
 from ..shard_metrics import ShardMetrics
 from ..shards import HashRange, Shard
 from ..skipped_records import SkippedRecordsLog
@@ -168,6 +168,7 @@ class ResponseBatches:
         self._record: UserRecord  # the one that was taken last
         self._opened: OpenAggregate | None = None
         self._millis_behind_latest = response.millis_behind_latest
+        self._last_arrival_ms = raw.arrival_millis[-1] if has_aggregates else 0
         self._child_shards = response.child_shards
         self._read_position = read_position
         self._done = done
@@ -246,7 +247,9 @@ class ResponseBatches:
         return RecordBatch(
             self._deaggregator.shard,
             expanded.records(),
-            millis_behind_latest=self._millis_behind_latest or None,  # not 0: more is to come
+            millis_behind_latest=behind_after(
+                self._millis_behind_latest, self._last_arrival_ms, to_millis(self._record.arrival)
+            ),
             read_position=position,
             raw_count=expanded.raw_count,
             raw_bytes=expanded.raw_bytes,

@@ -29,6 +29,11 @@ RECORD_OVERHEAD_BYTES = 360
 """Memory of a record besides its data, measured: a record of 200 B takes 560 B (P6)."""
 
 
+def behind_after(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
+    """How far a record that arrived at `done_ms` is behind the tip, of a read up to one of `read_ms`. Never 0: more comes."""
+    return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
+
+
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
     """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
 
