@@ -14,7 +14,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replayed
 from recordpublisher.plugins.dead_letters.stored_letters import stored_letters_of
 from recordpublisher.plugins.sinks.sql.rows import record_columns
-from recordpublisher.plugins.sinks.sql.table_definitions import create_table
+from recordpublisher.plugins.sinks.sql.table_definitions import create_table, new_table
 
 ARRIVAL = datetime(2026, 11, 26, 6, tzinfo=UTC)
 WRONG = {
@@ -73,7 +73,7 @@ def write_sql(folder, rows):
     url = f"sqlite:///{folder}/letters.db"
     engine = create_engine(url)
     with engine.begin() as connection:
-        create_table(connection, "records", {column.name for column in record_columns()})
+        create_table(connection, new_table("records", {column.name for column in record_columns()}))
     engine.dispose()
     with closing(sqlite3.connect(folder / "letters.db")) as connection, connection:
         for row in rows:
