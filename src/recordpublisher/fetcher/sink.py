@@ -55,6 +55,7 @@ class SinkContext:
     - `await reject(batch, reason)` reports a record, as a batch of one, that can never be written. `flink.deserializer.error` decides what
       becomes of it (S7). When it returns, the sink has no more to do with the record.
     - `await reject_all([(batch, reason)])` does the same for several, whose dead letters are then stored together.
+    - `has_dead_letters`: whether the job writes what is rejected to a dead-letter sink; None: not known.
     - `may_write()` is whether the process may write now. With ELASTIC assignment it may not while its last confirmed heartbeat is too old
       (E4). The job asks before each `write`; a sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` tells the job to ask `Sink.has_room` again; also when there was room before.
@@ -70,6 +71,7 @@ class SinkContext:
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
+    has_dead_letters: bool | None = field(default=None, compare=False)
     """What `reject_all` calls; None: it calls `reject` for each."""
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)

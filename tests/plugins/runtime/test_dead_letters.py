@@ -149,6 +149,17 @@ async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logg
     assert line.exc_info[0] is KeyError
 
 
+@pytest.mark.parametrize("policy", ["FAIL", "SKIP"])
+async def test_a_handler_with_dead_letters_is_refused_by_a_job_that_writes_none(monkeypatch, policy):
+    install(monkeypatch, {"a": [b"1"]}, closed=True)
+    handled = []
+    sink = rp.MapSink(handled.append, on_failure="DEAD_LETTER")
+    with pytest.raises(rp.ConfigurationError, match="'on_failure' has the value 'DEAD_LETTER'; the job writes none"):
+        async with rp.DataFetcher(["orders"], {**PROPERTIES, "flink.deserializer.error": policy}, sink=sink):
+            pass
+    assert handled == []
+
+
 @pytest.mark.parametrize(("policy", "count"), [("SKIP", 5), ("FAIL", None)])
 async def test_the_policy_also_applies_to_records_that_the_sink_rejects(tmp_path, monkeypatch, policy, count):
     install(monkeypatch, {"a": list(STREAM) if policy == "SKIP" else list(GOOD)}, closed=True)

@@ -34,7 +34,8 @@ KINDS = {
     "handler": lambda: run(rp.MapSink(broken)),
     "handler that is skipped": lambda: run(rp.MapSink(broken, on_failure="SKIP")),
     "handler, dead letter, skipped": lambda: run(
-        rp.MapSink(broken, on_failure="DEAD_LETTER"), properties={"flink.deserializer.error": "SKIP"}
+        rp.MapSink(broken, on_failure="DEAD_LETTER"),
+        properties={"flink.deserializer.error": "DEAD_LETTER", "flink.deadletter.sink": "memory"},
     ),
     "deserializer": lambda: run(rp.MemorySink(), deserializer=broken),
     "event time": lambda: run(rp.MemorySink(), timestamp_assigner=broken),

@@ -35,7 +35,12 @@ class DeadLetterHandler:
         """
         if self._sink is not None:
             await self._sink.open(SinkContext(job.subtask, job.parallelism, job.streams))
-        return replace(job, reject=self.handle_rejected, reject_together=self.handle_all_rejected)
+        return replace(
+            job,
+            reject=self.handle_rejected,
+            reject_together=self.handle_all_rejected,
+            has_dead_letters=self._sink is not None,
+        )
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
         """Write the records of a batch that could not be deserialised."""

@@ -4,7 +4,6 @@ from recordpublisher.plugins.host.function_property import import_check, importe
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.sinks import (
-    DEAD_LETTER_SINK,
     MAP_BATCH_SIZE,
     MAP_BATCH_WAIT,
     MAP_CONCURRENCY,
@@ -20,7 +19,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import ON_POIS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import is_coroutine_function
 
-from .map_sink import MapSink
+from .map_sink import WITH_DEAD_LETTERS, MapSink
 
 
 class MapSinkFromProperties(MapSink):
@@ -34,10 +33,9 @@ class MapSinkFromProperties(MapSink):
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError(MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
-        if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_POISON) == "FAIL":
-            reason = f"with {ON_POISON.key}=FAIL the first of them ends the job"
-            valid = f"FAIL or SKIP, or this with {ON_POISON.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
-            raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", valid, reason=reason)
+        if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_POISON) != "DEAD_LETTER":
+            reason = f"with {ON_POISON.key}={value(ON_POISON)} none is written"
+            raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", WITH_DEAD_LETTERS, reason=reason)
         self._function = function
         super().__init__(
             function,

@@ -10,6 +10,8 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .handled_positions import HandledPositions
@@ -18,11 +20,12 @@ from .ordering import ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .running_calls import RunningCalls
-from .settings import MapSettings
+from .settings import MapSettings, OnFailure
 from .unhandled_record import UnhandledBatch, UnhandledRecord
 from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
+WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_POISON.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
 
 
 class MapSink(Sink[V]):
@@ -45,7 +48,7 @@ class MapSink(Sink[V]):
     - `max_age`: a record that arrived longer ago (seconds) is not handled: it is skipped and counted, or with DEAD_LETTER rejected. None:
       no limit.
     - `on_failure`: what becomes of a record after the last retry. FAIL ends the job with a SinkError. SKIP logs and counts it. DEAD_LETTER
-      does as `flink.deserializer.error` says: set that, too.
+      needs `flink.deserializer.error=DEAD_LETTER`, too.
     - `max_bytes`: of records that are written and not handled; one batch more is taken. Then reading waits.
 
     All handlers run in `concurrency` tasks; a handler should not change context variables.
@@ -142,7 +145,9 @@ class MapSink(Sink[V]):
         self._changed = asyncio.Event()
 
     def check(self, context: SinkContext) -> None:
-        """Raises: ConfigurationError where a handler takes values of another type, or a stream has none."""
+        """Raises: ConfigurationError where a handler takes values of another type, a stream has none, or dead letters have no sink."""
+        if context.has_dead_letters is False and self._settings.on_failure is OnFailure.DEAD_LETTER:
+            raise ConfigurationError("on_failure", "DEAD_LETTER", WITH_DEAD_LETTERS, reason="the job writes none")
         self._handler.check(context)
 
     async def check_values(self, context: SinkContext) -> str | None:

@@ -16,8 +16,8 @@ E = TypeVar("E", bound=Enum)
 class OnFailure(Enum):
     """What becomes of a record that the handler cannot handle, after the retries.
 
-    FAIL: the job ends with a SinkError. SKIP: it is logged, counted and passed over. DEAD_LETTER: the job decides as for a record that
-    cannot be deserialised (`flink.deserializer.error`).
+    FAIL: the job ends with a SinkError. SKIP: it is logged, counted and passed over. DEAD_LETTER: it is written to the job's
+    dead-letter sink.
     """
 
     FAIL = "FAIL"

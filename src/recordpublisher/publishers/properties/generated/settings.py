@@ -321,8 +321,8 @@ class ReadSettings(TypedDict, total=False):
     sink_map_max_age: int | str
     """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
     sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or do with it as `flink.deserializer.error`
-    says."""
+    """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with
+    `flink.deserializer.error=DEAD_LETTER`."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
     sink_partitions: str

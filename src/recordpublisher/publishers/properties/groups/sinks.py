@@ -81,7 +81,7 @@ MAP_MAX_AGE = SINKS.optional_integer(
 )
 MAP_ON_FAILURE = SINKS.choice(
     "flink.sink.map.on.failure",
-    "After the last retry: FAIL the job, SKIP the record, or do with it as `flink.deserializer.error` says.",
+    "After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with `flink.deserializer.error=DEAD_LETTER`.",
     "FAIL",
     ("FAIL", "SKIP", "DEAD_LETTER"),
 )
