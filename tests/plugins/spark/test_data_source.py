@@ -235,8 +235,9 @@ async def test_f8_a_consumer_is_deregistered_by_the_helper_and_not_by_the_query(
     properties = {**stream.served.endpoint.properties(), "flink.stream.efo.consumername": "mine"}
     registered_consumers([stream.name], rp.Properties(properties))
     assert names_of_consumers(stream) == ["mine"]
-    rp.spark.deregister_consumers(stream.name, properties)
-    rp.spark.deregister_consumers(stream.name, properties)
+    options = {**stream.served.endpoint.properties(), "consumerMode": "efo", "kinesis.consumerName": "mine"}
+    rp.spark.deregister_consumers(stream.name, options)
+    rp.spark.deregister_consumers(stream.name, options)
     wait_until_no_consumer_is_left(stream)
 
 

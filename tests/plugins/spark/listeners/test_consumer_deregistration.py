@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import pytest
 
 from recordpublisher.plugins.spark.listeners.consumer_deregistration import ConsumerDeregistration
+from recordpublisher.plugins.spark.service.efo_consumers import deregister_consumers
 from recordpublisher.publishers.errors import ConfigurationError, TransientError
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
 
 PROPERTIES = {"aws.region": "us-east-1", "flink.stream.efo.consumername": "mine"}
 
@@ -19,6 +22,7 @@ class Calls(list):
 
     def __call__(self, streams, properties):
         self.append(streams)
+        self.properties = properties
         if self.failure is not None:
             raise self.failure
 
@@ -61,6 +65,14 @@ def test_f8_another_run_that_goes_on_keeps_the_consumers(listener, calls):
     assert calls == []
 
 
+@pytest.mark.parametrize("key", ["consumerName", "kinesis.consumerName"])
+def test_f8_the_options_of_the_query_name_the_consumer(calls, key):
+    options = {"stream": "orders", "consumerMode": "efo", "region": "us-east-1", key: "mine", "maxRecordsPerBatch": 10}
+    with warnings.catch_warnings(action="ignore"):
+        run(ConsumerDeregistration("orders", options, "to-parquet", calls), "to-parquet", 1)
+    assert (calls.properties[CONSUMER_NAME.key], calls.properties["aws.region"]) == ("mine", "us-east-1")
+
+
 def test_f8_an_error_of_the_calls_is_a_warning(listener, calls, caplog):
     calls.failure = TransientError("DeregisterStreamConsumer", "Unavailable", "away")
     run(listener, "to-parquet", 1)
@@ -68,7 +80,11 @@ def test_f8_an_error_of_the_calls_is_a_warning(listener, calls, caplog):
 
 
 def test_c2_consumer_and_query_need_names():
-    with pytest.raises(ConfigurationError, match=r"flink.stream.efo.consumername"):
-        ConsumerDeregistration("orders", {"aws.region": "us-east-1"}, "to-parquet")
+    for refused in (
+        lambda: ConsumerDeregistration("orders", {"aws.region": "us-east-1"}, "to-parquet"),
+        lambda: deregister_consumers("orders", {"aws.region": "us-east-1"}),
+    ):
+        with pytest.raises(ConfigurationError, match=r"flink.stream.efo.consumername.*the consumer to deregister"):
+            refused()
     with pytest.raises(ConfigurationError, match="queryName"):
         ConsumerDeregistration("orders", PROPERTIES, "")

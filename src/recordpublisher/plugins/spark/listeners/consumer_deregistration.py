@@ -7,10 +7,8 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_NAME
-from recordpublisher.publishers.properties.properties import Properties
 
-from ..service.efo_consumers import deregister_consumers
+from ..service.efo_consumers import consumer_properties, deregister_consumers
 
 LOG = logging.getLogger("recordpublisher.spark")
 
@@ -20,7 +18,8 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
 
     A query ends for good when it ends without an error: by `stop()`, or as AvailableNow. After an error it is expected to start again,
     and its consumers stay. A query that starts again after all registers them anew, which takes some seconds. The consumer is that of
-    `flink.stream.efo.consumername` in the properties; `query` is the query's name (`queryName`), since a Spark may run several.
+    `flink.stream.efo.consumername` in the properties, for which the query's options do; `query` is the query's name (`queryName`), since
+    a Spark may run several.
 
     An error of the calls is a log line: the query has ended, and `rp.spark.deregister_consumers` can be called later.
     """
@@ -33,12 +32,10 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
         deregister: Callable[[str | Sequence[str], Mapping[str, object]], None] = deregister_consumers,
     ) -> None:
         """Raises: ConfigurationError without a consumer's name or the query's. `deregister` is for tests."""
-        if not Properties(properties).is_set(CONSUMER_NAME):
-            raise ConfigurationError(CONSUMER_NAME.key, None, "the name of the consumer to deregister")
+        self._properties = consumer_properties(properties)
         if not query:
             raise ConfigurationError("query", query, "the name that queryName(...) gave the query")
         self._streams = streams
-        self._properties = properties
         self._query = query
         self._deregister = deregister
         self._runs: set[str] = set()
