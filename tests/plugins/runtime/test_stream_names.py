@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.plugins.runtime.stream_names import StreamNames, StreamsFile, streams_argument, streams_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
@@ -38,6 +39,15 @@ def looks(streams, *changes, check=lambda streams: None):
 
 def function_of(given):
     return lambda: given[0]
+
+
+@pytest.mark.parametrize("read", [rp.read_arrow, rp.read_polars, rp.consume, rp.stream, rp.DataFetcher])
+def test_properties_in_place_of_the_streams_name_are_told_so(read, monkeypatch):
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(ConfigurationError, match="argument is the stream's name; properties are the second") as told:
+        read({"stream": "sales", "aws.credentials.provider.basic.secretkey": "hidden-key"})
+    assert "hidden-key" not in str(told.value)
 
 
 @pytest.mark.parametrize("given", ["orders # my stream", '"orders"', "'orders'", "a b"])

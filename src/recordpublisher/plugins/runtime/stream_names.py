@@ -25,12 +25,15 @@ StreamsArgument: TypeAlias = GivenStreams | StreamsFunction
 """What a job is given: names, ARNs or NAME=ARN; or a function, plain or async, that returns them and is called again and again."""
 
 _VALID = "one or more stream names or ARNs"
+_PROPERTIES_FIRST = "the first argument is the stream's name; properties are the second"
 _VALID_FUNCTION = "a function that returns names or ARNs"
 _LINE = re.compile(r"[\w.:/=+@-]+")
 
 
 def stream_names(streams: GivenStreams) -> dict[str, str]:
     """From each stream's name to what was given: a name, an ARN or NAME=ARN. Raises: ConfigurationError."""
+    if isinstance(streams, Mapping):  # its values may be secrets
+        raise ConfigurationError("streams", "a mapping", _VALID, reason=_PROPERTIES_FIRST)
     given = [streams] if isinstance(streams, str) else list(streams) if isinstance(streams, Iterable) else []
     if not given or not all(isinstance(each, str) and each.strip() for each in given):
         raise ConfigurationError("streams", streams or None, _VALID)
