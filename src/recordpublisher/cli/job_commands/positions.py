@@ -93,7 +93,7 @@ def import_positions(
             echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
             if apply:
                 await transfer.apply_import(plan)
-            echo(f"Written to {transfer.job.place}." if apply else DRY_RUN)
+            echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
 
     run_until_signal(move())
 
@@ -127,7 +127,7 @@ def export_positions(
             if apply:
                 await transfer.apply_export(plan)
             echo(NOT_HELD)
-            echo(f"Written to {transfer.table.place}." if apply else DRY_RUN)
+            echo((WRITTEN if apply else DRY_RUN).format(transfer.table.place))
 
     run_until_signal(move())
 
@@ -168,7 +168,7 @@ def reset_positions(
             echo(WRITTEN_AGAIN)
             if apply:
                 await reset.apply(plan)
-            echo(f"Written to {positions_of_job.place}." if apply else DRY_RUN)
+            echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
 
     run_until_signal(move())
 
@@ -177,7 +177,8 @@ WRITTEN_AGAIN = (
     "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
     "created."
 )
-DRY_RUN = "Nothing was written: this was a dry run. --apply writes it."
+WRITTEN = "Written to {}."
+DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
 
 
 def state_text(state: ShardState) -> str:

@@ -90,7 +90,7 @@ def run(
     """Run a job until it is stopped: flink.streams into flink.sink, positions at flink.state.uri.
 
     Or one that a program makes: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
-    yields one. Options and -p are above its own settings.
+    yields one. Options and -p are above its own settings and arguments: flink.state.uri stands in place of a state_store.
 
     An outage of service, state store or database is outlasted for about 15 minutes, unless the job sets retries
     (flink.shard.getrecords.maxretries). A host that DNS does not know ends the start after seconds.
@@ -124,7 +124,7 @@ def run(
             log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
             if is_program:
-                asyncio.run(_run_program(job, lambda own: changed(own.merged(dict(properties))), console, exporters))
+                asyncio.run(_run_program(job, properties, changed, console, exporters))
             else:
                 asyncio.run(_run(changed(properties), Path(job), parallelism, subtask, log_options, console, exporters))
     except Exception as error:
@@ -143,13 +143,17 @@ def _refuse_subtasks(job: str, parallelism: int, subtask: int | None) -> None:
 
 
 async def _run_program(
-    job: str, change: Callable[[Properties], Properties], console: object, exporters: list[MetricsExporter]
+    job: str,
+    given: Properties,
+    change: Callable[[Properties], Properties],
+    console: object,
+    exporters: list[MetricsExporter],
 ) -> None:
     from recordpublisher.plugins.runtime.jobs.python_job import run_python_job
 
     meter = JobProgressMeter(time.monotonic())
     with progress_shown(meter, console):
-        await run_python_job(job, change, meter.update, exporters)
+        await run_python_job(job, given, change, meter.update, exporters)
 
 
 def log_traceback(error: Exception) -> None:

@@ -1,12 +1,15 @@
 """Checks of the arguments of `rp.DataFetcher`, before anything runs (C2)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
@@ -15,6 +18,34 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..stores.folder import FolderStore
+from .stream_names import StreamsArgument, streams_argument
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """What a command wants of the fetcher that a program makes: properties `given` above its own, and above its arguments; a `change`."""
+
+    given: Properties = field(default_factory=Properties)
+    change: Callable[[Properties], Properties] = lambda own: own
+
+    def properties(self, own: Properties) -> Properties:
+        """In place of those of the program."""
+        return self.change(own.merged(self.given))
+
+    def argument(self, own: T, declared: Property[Any]) -> T | None:
+        """The program's argument; None where an option is given in its place."""
+        return None if self.given.is_set(declared) else own
+
+    def streams(self, own: StreamsArgument) -> StreamsArgument:
+        """Those of the options, else the program's. Raises: ConfigurationError."""
+        is_given = any(map(self.given.is_set, (STREAMS, STREAMS_FILE, STREAMS_FUNCTION)))
+        return streams_argument(self.given) if is_given else own
+
+
+OF_COMMAND: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command", default=CommandOptions())  # noqa: B039 - frozen
+"""Those of `recordpublisher run shop:job`, and of the commands that look at such a job."""
 
 
 def checked_properties(given: Mapping[str, object] | None, settings: ReadSettings, **arguments: object) -> Properties:

@@ -3,8 +3,7 @@
 from __future__ import annotations  # the reference and help() show types by their names
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
 
@@ -19,12 +18,19 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.generated.settings import JobSettings
+from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
+from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.values_and_time import (
+    DESERIALIZER,
+    TIMESTAMP_FIELD,
+    WATERMARK_STRATEGY,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 
 from ..host.manager import load_registry
 from ..host.registry import Registry
-from .arguments import checked_properties, described_job
+from .arguments import OF_COMMAND, checked_properties, described_job
 from .batch_decoration import Assigner
 from .job_assembly import build_job
 from .short_errors import SHORT_ERRORS
@@ -33,10 +39,6 @@ from .stop_signals import STOP_SIGNALS
 from .stream_names import StreamNames, StreamsArgument
 
 log = logging.getLogger("recordpublisher.fetcher")
-OF_COMMAND: ContextVar[Callable[[Properties], Properties]] = ContextVar(
-    "recordpublisher_of_command", default=lambda given: given
-)
-"""Changes the properties of a fetcher that a program makes for `recordpublisher run`: by the options of the command."""
 
 
 class DataFetcher(Generic[V]):
@@ -76,20 +78,22 @@ class DataFetcher(Generic[V]):
         registry: Registry | None = None,
         **settings: Unpack[JobSettings],
     ) -> None:
-        given = OF_COMMAND.get()(checked_properties(properties, settings, sink=sink, deserializer=deserializer))
+        command = OF_COMMAND.get()
+        given = command.properties(checked_properties(properties, settings, sink=sink, deserializer=deserializer))
         self.properties = given
-        self._given_sink, self._given_store = None if isinstance(sink, str) else sink, state_store
-        names = StreamNames(streams)
+        self._given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
+        self._given_store = command.argument(state_store, STATE_URI)
+        names = StreamNames(command.streams(streams))
         job = build_job(
             given,
             names,
             registry or load_registry(),
             sink=self._given_sink,
-            deserializer=deserializer,
-            timestamp_assigner=timestamp_assigner,
-            watermark_assigner=watermark_assigner,
+            deserializer=command.argument(deserializer, DESERIALIZER),
+            timestamp_assigner=command.argument(timestamp_assigner, TIMESTAMP_FIELD),
+            watermark_assigner=command.argument(watermark_assigner, WATERMARK_STRATEGY),
             restore=restore,
-            state_store=state_store,
+            state_store=self._given_store,
             subtask=subtask,
             parallelism=parallelism,
             on_alarm=on_alarm,

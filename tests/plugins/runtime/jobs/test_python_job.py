@@ -1,14 +1,16 @@
 """A job that a program makes, as `recordpublisher run shop:job` runs it; and its test without a port."""
 
 import asyncio
+import os
+import signal
 import sys
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import in_memory
-from recordpublisher.plugins.runtime.data_fetcher import OF_COMMAND
-from recordpublisher.plugins.runtime.jobs.python_job import made_fetcher
+from recordpublisher.plugins.runtime.arguments import OF_COMMAND, CommandOptions
+from recordpublisher.plugins.runtime.jobs.python_job import made_fetcher, properties_of_program, run_python_job
 
 SHOP = """
 from contextlib import asynccontextmanager
@@ -60,6 +62,11 @@ of_lambda = rp.lambda_handler(on_click)
 
 async def later():
     return fetcher
+
+
+def stored(folder="live"):
+    arguments = {"sink": rp.MapSink(on_refund), "state_store": rp.FolderStore(folder), "deserializer": Order}
+    return rp.DataFetcher("orders", timestamp_assigner=lambda record: record.value.price, **arguments, **SETTINGS)
 """
 
 
@@ -102,11 +109,44 @@ async def test_anything_else_is_refused(name):
 
 async def test_options_of_the_command_are_above_those_of_the_program(shop):
     async def run():
-        OF_COMMAND.set(lambda given: given.merged({"flink.job.name": "other"}))
+        OF_COMMAND.set(CommandOptions(rp.Properties({"flink.job.name": "other"})))
         async with made_fetcher("shop_of_program:function") as fetcher:
             return fetcher.properties["flink.job.name"]
 
     assert await asyncio.create_task(run()) == "other"
+
+
+def test_an_option_stands_in_place_of_the_argument_for_commands_beside_the_job(shop, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = {"flink.state.uri": "copy", "flink.streams": "clicks,refunds"}
+    found = [properties_of_program("shop_of_program:stored", each) for each in ({}, given)]
+
+    assert [each["flink.state.uri"] for each in found] == ["live", "copy"]
+    assert [each["flink.streams"] for each in found] == ["orders", "clicks,refunds"]
+
+
+def test_a_run_stores_positions_where_an_option_says_and_calls_the_sink_of_an_option(shop, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "flink.state.uri": "copy",
+        "flink.streams": "clicks",
+        "flink.sink": "map",
+        "flink.sink.map.function": "shop_of_program:on_click",
+        "flink.deserializer": "text",
+        "flink.watermark.timestamp.field": "at",
+    }
+
+    def stopping(progress):
+        if progress.records:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with in_memory({"orders": 1, "clicks": 1}) as account:
+        account.find("clicks").put(b'{"at": 5}', "k")
+        asyncio.run(run_python_job("shop_of_program:stored", rp.Properties(given), lambda own: own, stopping, []))
+
+    assert shop.log == ['{"at": 5}']
+    assert (tmp_path / "copy").exists()
+    assert not (tmp_path / "live").exists()
 
 
 async def test_a_stream_without_a_handler_is_refused_when_the_job_opens(shop):

@@ -15,7 +15,8 @@ from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import takes
 
-from ..data_fetcher import OF_COMMAND, DataFetcher
+from ..arguments import OF_COMMAND, CommandOptions
+from ..data_fetcher import DataFetcher
 from .subtask import run_fetcher
 
 VALID = "module:name of a DataFetcher, or of a function, plain or async, that returns one or, as an asynccontextmanager, yields one"
@@ -23,12 +24,13 @@ VALID = "module:name of a DataFetcher, or of a function, plain or async, that re
 
 async def run_python_job(
     job: str,
+    given: Properties,
     change: Callable[[Properties], Properties],
     report: Callable[[SubtaskProgress], None],
     exporters: Sequence[MetricsExporter],
 ) -> None:
-    """Run it as `run_subtask` does; `change` is for its properties. Raises: as `run_subtask`, and errors of the program."""
-    OF_COMMAND.set(change)
+    """Run it as `run_subtask` does; properties `given` are above its own, then comes `change`. Raises: as it, and errors of the program."""
+    OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
         own = build_metrics_exporters(load_registry(), fetcher.properties)
         await run_fetcher(fetcher, 1, report, [*own, *exporters])
@@ -37,17 +39,23 @@ async def run_python_job(
 def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
     """The properties of its fetcher, `given` ones above its own, for a command that looks at the job. Raises: as `run_python_job`."""
 
-    def change(own: Properties) -> Properties:
-        changed = own.merged(given)
-        is_eager = changed.value(REGISTRATION) == "EAGER"  # nothing is registered: the job does not run
-        return changed.merged({REGISTRATION.key: "LAZY"}) if is_eager else changed
-
     async def made() -> Properties:
-        OF_COMMAND.set(change)
-        async with made_fetcher(job) as fetcher:
+        async with fetcher_beside(job, given) as fetcher:
             return fetcher.described()
 
     return asyncio.run(made())
+
+
+@asynccontextmanager
+async def fetcher_beside(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
+    """The same fetcher for a command beside the job: nothing is registered. Raises: as `made_fetcher`."""
+
+    def change(own: Properties) -> Properties:
+        return own.merged({REGISTRATION.key: "LAZY"}) if own.value(REGISTRATION) == "EAGER" else own
+
+    OF_COMMAND.set(CommandOptions(Properties(given), change))
+    async with made_fetcher(job) as fetcher:
+        yield fetcher
 
 
 @asynccontextmanager
