@@ -89,6 +89,7 @@ class SimulatedKinesis:
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     oldest_ms: int | None = None
     watched: Mapping[Shard, ShardState] | None = None
+    watched_tips: dict[str, int] = field(default_factory=dict)
     empty_seconds: dict[str, int] = field(default_factory=dict)
     kept_ms: int | None = None
     """The stream's retention."""
@@ -161,7 +162,13 @@ class SimulatedKinesis:
         self.clock.sleep(seconds)
         if self.watched and self.failure is not None:
             return True
-        return any(self._has_new_data(self.shards[shard.key], state) for shard, state in (self.watched or {}).items())
+        watched = (self.watched or {}).items()
+        found = {shard.key: self._has_new_data(self.shards[shard.key], state) for shard, state in watched}
+        self.watched_tips |= {key: self.clock.ms for key, is_new in found.items() if not is_new}
+        return any(found.values())
+
+    def tip_ms(self, key: str) -> int | None:
+        return self.watched_tips.get(key)
 
     def finds_nothing(self, seconds: float) -> bool:
         return not self.wait_for_new_data(0)

@@ -139,7 +139,7 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def time_to_retention_loss_ms(self) -> int | None:
-        """Until an unwritten record may be past retention; negative: it may be lost."""
+        """Until an unwritten record may be past retention, at the tip the whole retention; negative: it may be lost."""
         return time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
 
     @metric(FLAG)

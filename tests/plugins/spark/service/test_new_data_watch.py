@@ -11,6 +11,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.process.python_worker import worker_loop
 from recordpublisher.plugins.spark.service.new_data_watch import NewDataWatch, watch_properties
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import StreamNotFoundError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL, GETRECORDS_MAX
@@ -55,7 +56,8 @@ class Publisher(RecordPublisher):
 
 def watched(factory: Factory, *names: str) -> NewDataWatch:
     state = ShardState(StartingPosition.trim_horizon(), SequenceNumber("7"))
-    watch = NewDataWatch(factory, worker_loop())
+    factory.tips = {}
+    watch = NewDataWatch(factory, worker_loop(), SystemClock(), factory.tips)
     watch.begin({Shard("s", name): state for name in names})
     return watch
 
@@ -75,6 +77,7 @@ def test_empty_responses_do_not_end_it_and_a_stopped_watch_reads_no_more():
     assert not watch.found.wait(0.2)
     watch.stop()
     assert factory.cancelled.wait(60)
+    assert factory.tips.keys() == {"s/a"}
     assert not watch.found.is_set()
     assert factory.started == [StartingPosition.after(SequenceNumber("7"))]
 

@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.plugins.spark.source.query_warnings import QueryWarnings
 from recordpublisher.plugins.spark.source.retention import RetentionLeft
-from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.errors import DataLossError, TransientError
 
 from fakes.spark.queries import options, query
 from fakes.spark.simulated_kinesis import NOW, SimulatedKinesis
@@ -109,7 +109,8 @@ def test_a_shard_that_the_service_does_not_find_is_lost(kinesis, tmp_path, does_
 def fall_behind(kinesis: SimulatedKinesis, job: SimulatedQuery, hours: float) -> int:
     """Records arrived, and the query plans its next batch so many hours after it last was at the tip. Returns the time left, in ms."""
     kinesis.shards["s/a"].times.append(len(kinesis.shards["s/a"].times))
-    kinesis.clock.ms = kinesis.tip_read_ms + round(hours * 3_600_000)
+    last_tip_ms = max(kinesis.tip_read_ms, *kinesis.watched_tips.values())
+    kinesis.clock.ms = last_tip_ms + round(hours * 3_600_000)
     assert job.batch()
     return job.planner.figures()["timeToRetentionLossMs"]
 
@@ -123,6 +124,28 @@ def test_progress_has_the_time_until_the_worst_shard_loses_records(kinesis, tmp_
     kinesis.kept_ms = 24 * 3_600_000
     job.run(3)
     assert fall_behind(kinesis, job, 10) == 14 * 3_600_000 - 100  # the batch took 0.1 s
+
+
+def test_a_quiet_stream_that_was_read_to_its_end_has_its_whole_retention_left(kinesis, tmp_path):
+    """As `timeToRetentionLossMs` of a subtask."""
+    kinesis.kept_ms = 24 * 3_600_000
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    for _ in range(5):
+        kinesis.clock.ms += 3_600_000
+        kinesis.wait_for_new_data(0)
+        assert job.planner.figures()["timeToRetentionLossMs"] > kinesis.kept_ms - 60_000
+        job.run(3)
+
+
+def test_no_time_is_added_while_the_service_is_away(kinesis, tmp_path):
+    kinesis.kept_ms = 24 * 3_600_000
+    job = query(kinesis, tmp_path)
+    job.run(3)
+    kinesis.failure = TransientError("GetRecords", "Unavailable", "away")
+    kinesis.clock.ms += 3_600_000
+    kinesis.wait_for_new_data(0)
+    assert job.planner.figures()["timeToRetentionLossMs"] <= 23 * 3_600_000
 
 
 def test_a_query_that_is_far_behind_warns(kinesis, tmp_path, caplog):

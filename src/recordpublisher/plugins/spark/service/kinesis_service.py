@@ -51,6 +51,7 @@ class KinesisService:
         self._discovers = False
         self._undiscovered: set[str] = set()
         self._watch: NewDataWatch | None = None
+        self._tip_ms: dict[str, int] = {}
 
     def list_shards(self, stream: str) -> list[Shard]:
         """Every listed shard, with the retries of ListShards. Raises: StreamNotFoundError, KinesisError."""
@@ -109,7 +110,10 @@ class KinesisService:
         properties = watch_properties(self._options.properties, len(shards), self._options.probe_ms)
         key = ("watch", publisher, properties.value(GETRECORDS_INTERVAL))
         self._watch = NewDataWatch(
-            worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)), worker_loop()
+            worker_loop().cached(key, lambda: _publisher_factory(publisher, properties)),
+            worker_loop(),
+            SystemClock(),
+            self._tip_ms,
         )
         self._watch.begin(shards)
 
@@ -119,6 +123,10 @@ class KinesisService:
             time.sleep(seconds)
             return False
         return self._watch.found.wait(seconds)
+
+    def tip_ms(self, key: str) -> int | None:
+        """When the watch last found nothing new in a shard, epoch ms."""
+        return self._tip_ms.get(key)
 
     def finds_nothing(self, seconds: float) -> bool:
         """Wait for the watch's first look at every shard; there is no time for that with more than a hundred a second."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
+from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.polling import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import Properties
@@ -40,12 +41,14 @@ class Background(Protocol):
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
+    `tip_ms` is told, by `Shard.key`, when a read last found nothing new (epoch ms).
     An object is used for one watch; the factory belongs to the caller. Call `begin` and `stop` in one thread; the loop does the reading.
     """
 
-    def __init__(self, factory: RecordPublisherFactory, loop: Background) -> None:
+    def __init__(self, factory: RecordPublisherFactory, loop: Background, clock: Clock, tip_ms: dict[str, int]) -> None:
         self._factory = factory
         self._loop = loop
+        self._clock, self._tip_ms = clock, tip_ms
         self._is_over = asyncio.Event()
         self.found = threading.Event()
         self._first_look = threading.Event()
@@ -97,6 +100,8 @@ class NewDataWatch:
         if batch.records:
             self._finish()
             await self._is_over.wait()
+        elif batch.millis_behind_latest == 0:
+            self._tip_ms[batch.shard.key] = self._clock.now_ms()
         self._unseen.discard(batch.shard)
         if not self._unseen:
             self._first_look.set()

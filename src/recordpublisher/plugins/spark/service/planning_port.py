@@ -51,5 +51,8 @@ class PlanningPort(Protocol):
     def finds_nothing(self, seconds: float) -> bool:
         """Wait up to `seconds` for a first look at every watched shard; returns whether that was done and found nothing new."""
 
+    def tip_ms(self, key: str) -> int | None:
+        """When a watch last found nothing new in a shard (`Shard.key`), epoch ms; None: it has not."""
+
     def stop_watching(self) -> None:
         """End the watch."""

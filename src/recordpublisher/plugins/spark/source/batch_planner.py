@@ -224,4 +224,4 @@ class BatchPlanner:
         return planned
 
     def _least_retention_left(self, offset: BatchOffset) -> RetentionLeft | None:
-        return least_retention_left(offset, self.service.retention_ms, self.clock.now_ms())
+        return least_retention_left(offset, self.service, self.clock.now_ms())

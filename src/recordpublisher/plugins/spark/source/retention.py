@@ -4,7 +4,8 @@ At the start of a query: whether records passed it while no query ran. While it 
 driver tells how far the worst shard is from a loss."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.initial_states import (
@@ -74,17 +75,23 @@ class RetentionLeft(NamedTuple):
     retention_ms: int
 
 
-def least_retention_left(
-    offset: BatchOffset, retention_ms: Callable[[str], int | None], now_ms: int
-) -> RetentionLeft | None:
-    """Of the offset's shards the one nearest to a loss, as a part of its retention; None while no retention is known."""
+def least_retention_left(offset: BatchOffset, service: PlanningPort, now_ms: int) -> RetentionLeft | None:
+    """Of the offset's shards the one nearest to a loss, as a part of its retention; None while no retention is known.
+
+    A shard without unread records has its whole retention left, as of the last read of a task or the watch at its tip.
+    """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)
         for entry in offset.shards.values()
-        if (period_ms := retention_ms(entry.shard.stream)) is not None
-        and (left_ms := time_to_loss_ms(entry.state, period_ms, now_ms)) is not None
+        if (period_ms := service.retention_ms(entry.shard.stream)) is not None
+        and (left_ms := time_to_loss_ms(_seen_by_watch(entry.state, service.tip_ms(entry.key)), period_ms, now_ms))
+        is not None
     ]
     return min(left, key=lambda each: each.left_ms / each.retention_ms, default=None)
+
+
+def _seen_by_watch(state: ShardState, tip_ms: int | None) -> ShardState:
+    return state if tip_ms is None else replace(state, tip_ms=max(tip_ms, state.tip_ms or 0))
 
 
 def _has_gap(service: PlanningPort, shard: Shard, state: ShardState) -> bool:
