@@ -52,6 +52,20 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
         raise ConfigurationError(name, iso_time(at_ms), f"a time that has passed: it is {iso_time(now_ms)} now")
 
 
+def check_end(
+    name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
+) -> None:
+    """Of a read that ends at a time; each check is made where the other time is given. Times are epoch ms, `now_ms` by the named `clock`.
+
+    Raises: ConfigurationError that names the setting, for an end before the start or after now.
+    """
+    if start_ms is not None and end_ms < start_ms:
+        raise ConfigurationError(name, given, "a time that is not before the start", reason="the read is empty")
+    if now_ms is not None and end_ms > now_ms:
+        reason = f"it lies in the future: {clock} is at {iso_time(now_ms)}"
+        raise ConfigurationError(name, given, "NOW, or a time that has passed", reason=reason)
+
+
 def from_the_oldest(properties: Properties) -> Properties:
     """The properties with TRIM_HORIZON where no start is given: from the tip to the tip there is nothing to read."""
     is_given = properties.is_set(INITIAL_POSITION)

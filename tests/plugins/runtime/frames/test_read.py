@@ -119,6 +119,35 @@ def test_a_start_in_the_future_is_refused_before_any_call(orders, settings):
         rp.read_arrow("orders", PROPERTIES | given.pop("properties"), **given)
 
 
+@pytest.mark.parametrize("read", [rp.read_arrow, rp.read_polars])
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        (
+            {"end": TOMORROW},
+            "'end' has the value .*; it lies in the future: this machine's clock is at 20.*; valid: NOW",
+        ),
+        (
+            {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
+            "the read is empty; valid: a time that is not before the start",
+        ),
+        ({"stream_initpos": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}, "the read is empty"),
+    ],
+)
+def test_an_end_in_the_future_or_before_the_start_is_refused_as_in_spark(orders, read, bounds, words):
+    with pytest.raises(rp.ConfigurationError, match=words):
+        read("orders", {"flink.stream.recordpublisher": "MEMORY"}, **bounds)
+
+
+def test_records_behind_the_start_may_have_earlier_event_times(orders):
+    def hour_before(record):
+        return record.arrival_millis - 3_600_000
+
+    start = datetime.fromtimestamp(ARRIVAL - 60, UTC)
+    read = numbers(start=start, end=start - timedelta(minutes=1), timestamp_assigner=hour_before)
+    assert read == [*range(10)]
+
+
 @pytest.mark.parametrize("name", ["start", "stream_initpos"])
 def test_kafkas_name_of_the_oldest_record_is_told_as_ours(name):
     with pytest.raises(rp.ConfigurationError, match=r"earliest'; Kinesis calls it TRIM_HORIZON; valid: TRIM_HORIZON"):

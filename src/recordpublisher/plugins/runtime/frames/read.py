@@ -15,13 +15,14 @@ from recordpublisher.fetcher.sink import State
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import refuse_future, time_ms
+from recordpublisher.publishers.initial_position import check_end, initial_position, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..arguments import checked_properties
@@ -81,7 +82,7 @@ def read_arrow(
         deserializer=chosen if given.value(ON_POISON) == OnPoison.FAIL.name else _CheckedValues(chosen, columns),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
-        until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end),
+        until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),
         stop_at_tip=True,
     )
     if isinstance(end, Mapping):
@@ -164,10 +165,20 @@ def _start_properties(start: datetime | str | float | State | None, given: Prope
     return {INITIAL_POSITION.key: PositionType.TRIM_HORIZON}
 
 
-def _end_ms(end: datetime | str | float) -> int | None:
-    """The last event time, epoch ms; None for NOW. Raises: ConfigurationError."""
-    is_now = isinstance(end, str) and end.upper() == "NOW"
-    return None if is_now else time_ms("end", end, _VALID_END) - 1
+def _end_ms(
+    end: datetime | str | float, given: Properties, timestamp_assigner: Callable[[Record], int] | None
+) -> int | None:
+    """The last event time, epoch ms; None for NOW. Raises: ConfigurationError, also for an end in the future or before the start.
+
+    The start is an arrival; where event times are not, records after it may have earlier ones.
+    """
+    if isinstance(end, str) and end.upper() == "NOW":
+        return None
+    at, now_ms = time_ms("end", end, _VALID_END), SystemClock().now_ms()
+    is_arrival = timestamp_assigner is None and not given.is_set(TIMESTAMP_FIELD)
+    start_ms = initial_position(given).timestamp_ms if is_arrival else None
+    check_end("end", iso_time(at), at, start_ms=start_ms, now_ms=now_ms, clock="this machine's clock")
+    return at - 1
 
 
 def _arrow_batches(

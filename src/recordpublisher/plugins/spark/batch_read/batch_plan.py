@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.initial_position import check_end
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.shards import Shard
 
@@ -99,7 +100,7 @@ def _wait_until_settled(stream: str, end_ms: int, service: BatchPlanningPort, sl
     waited = 0.0
     while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
         if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
-            reason = f"it lies in the future: the service's clock is at {utc(now_ms)}. NOW is by the driver's clock"
-            raise ConfigurationError(END_OPTION, utc(end_ms), "NOW, or a time that has passed", reason=reason)
+            clock = "the service's clock (NOW is by the driver's)"
+            check_end(END_OPTION, utc(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=clock)
         sleep(POLL_SECONDS)
         waited += POLL_SECONDS

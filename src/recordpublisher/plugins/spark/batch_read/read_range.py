@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, sequence_number
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import from_the_oldest, initial_position, initial_timestamp_ms
+from recordpublisher.publishers.initial_position import (
+    check_end,
+    from_the_oldest,
+    initial_position,
+    initial_timestamp_ms,
+)
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
@@ -66,10 +71,8 @@ class ReadRange:
             )
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
         end = now if ends is not None else _end(given, now, properties)
-        if start.timestamp_ms is not None and ends is None and end.arrival_ms < start.timestamp_ms:
-            raise ConfigurationError(
-                END_OPTION, given, "a time that is not before the start", reason="the read is empty"
-            )
+        if ends is None:
+            check_end(END_OPTION, given, end.arrival_ms, start_ms=start.timestamp_ms)
         return cls(starts, end, ends)
 
     @property
