@@ -5,6 +5,9 @@ import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
 from .checkpoints.initial_states import (
@@ -88,23 +91,36 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     await check_for_data_loss(listed, restored, opened, job, missing)
     pinned_ms = restored.pinned_ms if job.starts.is_pinned else await _pinned_ms(restored, job)
     starts = job.starts.pinned_at(pinned_ms)
-    start = starts.default
     states = initial_states(listed, restored, starts)
     of_others = {shard.key for shard in listed if job.assigner(shard, job.parallelism) != job.subtask}
     unlisted = unlisted_states(listed, restored)
     kept = of_others | {key for key in unlisted if not missing.is_expired(key)}
     for_others = states_for_other_subtasks([*stored, *in_sink], job.subtask, kept)
     log.info(
-        "subtask %d of %d reads %d of %d shards of %s; %d have a stored position, new shards start at %s",
+        "subtask %d of %d reads %d of %d shards of %s; it %s",
         job.subtask,
         job.parallelism,
         len(listed) - len(of_others),
         len(listed),
         ", ".join(job.streams),
-        sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
-        start.type.value if start.timestamp_ms is None else f"{start.type.value} {start.timestamp_ms}",
+        _where_it_begins(
+            sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
+            [*job.restore, *stored, *in_sink],
+            starts.default,
+        ),
     )
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
+
+
+def _where_it_begins(count: int, snapshots: Sequence[State], start: StartingPosition) -> str:
+    """For the log; `count`: of the shards with a stored position."""
+    taken = max((int(each["takenMs"]) for each in snapshots if each.get("takenMs") is not None), default=None)
+    at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
+    if not count:
+        return f"begins at {start.type.value}{at}: no positions are stored"
+    return f"continues at stored positions of {counted(count, 'shard')}" + (
+        "" if taken is None else f", stored at {iso_time(taken)}"
+    )
 
 
 async def check_for_data_loss(

@@ -209,6 +209,18 @@ async def test_a_job_that_runs_is_named_and_goes_on(place, tmp_path):
     assert running.words.startswith("subtask 0 of generation 1 stores checkpoints: a start here would fence it off")
 
 
+@pytest.mark.parametrize("place", ["folder", "rows"])
+async def test_positions_of_a_job_with_another_name_are_found(place, tmp_path):
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        async with job(endpoint, **places(tmp_path)[place], **{"flink.job.name": "orders"}) as properties:
+            pass
+        findings = await checked({**properties, "flink.job.name": "bills"})
+
+    words = [each.words for each in findings if each.verdict == "PROBLEM"]
+    assert len(words) == 1
+    assert "has the positions of job 'orders', and this is job 'bills'" in words[0]
+
+
 async def test_a_job_that_has_stopped_is_not_running(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         async with job(endpoint, **places(tmp_path)["folder"]) as properties:

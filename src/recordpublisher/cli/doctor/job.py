@@ -8,9 +8,9 @@ from functools import partial
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, name_of
-from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_assignment, refuse_other_job
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
-from recordpublisher.fetcher.committing_sink import stores_positions
+from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
@@ -35,7 +35,7 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     SHARD_ASSIGNMENT,
     STATE_URI,
 )
-from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
 from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
@@ -112,9 +112,13 @@ class JobChecks:
         self._made.push_async_callback(store.close)
         if await GroupStore(store).read_table() is not None:
             refuse_assignment(store.place, "ELASTIC", "STATIC")
-        snapshots = await SnapshotStore(store).load()
+        snapshots = await SnapshotStore(store, self._properties.value(JOB_NAME)).own_entries()
         place = missing_folder(self._properties.value(STATE_URI) or "")
-        return f"{place} will be created" if place else f"reachable, {counted(len(snapshots), 'stored snapshot')}"
+        return (
+            f"{place} will be created"
+            if place
+            else f"reachable, {counted(sum(each.snapshot is not None for each in snapshots.values()), 'stored snapshot')}"
+        )
 
     async def _elastic_store(self) -> str:
         return await check_assignment(self._group())
@@ -153,7 +157,15 @@ class JobChecks:
             if not self._has_store:
                 raise NotCheckedError("the group cannot be read")
             return await check_group(self._group())
+        await self._check_entries()
         return await check_generation(self._positions(), self._properties)
+
+    async def _check_entries(self) -> None:
+        """Raises: StateError where the positions that lie with the sink's rows are of a job with another name."""
+        name = self._properties.value(SINK)
+        keeps = name is not None and stores_positions(self._registry.sinks.get(name, SINK.key))
+        if keeps and (entries := entries_of(self._made_sink())) is not None:
+            await SnapshotStore(entries, self._properties.value(JOB_NAME)).own_entries()
 
     async def _lag(self, stream: str, client: KinesisClient) -> str:
         positions = self._positions()
@@ -242,6 +254,8 @@ async def check_assignment(group: ElasticGroup) -> str:
     """The group that a process with ELASTIC assignment would join. Raises: StateError when subtasks of STATIC keep positions there."""
     table = await group.documents.read_table()
     if table is not None:
+        stored = table.document.job
+        refuse_other_job(group.store.place, None if stored is None else stored.name, group.job_name)
         return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
     await group.documents.refuse_subtasks()
     return "reachable, no group yet"

@@ -8,6 +8,10 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME
 
 ANOTHER_PLACE = f"another {STATE_URI.key} (in a database: or another {JOB_NAME.key})"
 """What a job needs that shall not share the positions of another one."""
+_TAKE_ALONG = (
+    "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
+    "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+)
 SUBTASK_PREFIX = "subtask-"
 """What the names of the entries of subtasks begin with."""
 LEASE_TABLE = "group/leases"
@@ -17,11 +21,18 @@ PARTS = "group/positions/"
 """What the names of the positions of a group begin with. Where a sink has its entries they are without a lease table."""
 
 
+def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
+    """Raises: StateError for positions of a job with another `flink.job.name`. Where one of the two has no name, they may be the same."""
+    if stored and given and stored != given:
+        raise StateError(
+            f"{place} has the positions of job '{stored}', and this is job '{given}', which would go on from these. Give it a place of its "
+            f"own ({ANOTHER_PLACE}), or set {JOB_NAME.key}={stored} to go on as that job. {_TAKE_ALONG}"
+        )
+
+
 def refuse_assignment(place: str, stored: str, given: str) -> NoReturn:
     """Raises: StateError for positions of the other kind of assignment (E10)."""
     raise StateError(
         f"{place} has the positions of a job with {SHARD_ASSIGNMENT.key}={stored}, and {given} does not go on from these. To go on, set "
-        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. To take the positions along, "
-        "`recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
-        "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
+        f"-p {SHARD_ASSIGNMENT.key}={stored}; to change to {given}, use {ANOTHER_PLACE}. {_TAKE_ALONG}"
     )

@@ -7,7 +7,7 @@ from recordpublisher.publishers.errors import FencedError, StateError
 
 from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
 from ..sink import State
-from .assignment_kinds import LEASE_TABLE, refuse_assignment
+from .assignment_kinds import LEASE_TABLE, refuse_assignment, refuse_other_job
 from .state_entries import StateEntry, StoredEntry, entry_name, read_entries, write_entry
 
 _ATTEMPTS = 10
@@ -20,8 +20,10 @@ class SnapshotStore:
     earlier starts do not know the new one. So neither a replaced process nor a delayed retry can bring back an older position.
     """
 
-    def __init__(self, store: ConditionalStore) -> None:
+    def __init__(self, store: ConditionalStore, job_name: str | None = None) -> None:
+        """`job_name`: `flink.job.name`; positions of another one are refused."""
         self._store = store
+        self._job = job_name or ""
         self._known: dict[int, tuple[str, StateEntry]] = {}
 
     async def load(self) -> list[State]:
@@ -32,6 +34,15 @@ class SnapshotStore:
         """Every entry by name. Raises: StateError naming the one that cannot be read."""
         return {name: stored.entry for name, stored in (await read_entries(self._store)).items()}
 
+    async def own_entries(self) -> dict[str, StateEntry]:
+        """The same; raises StateError too when they are of a job with another name."""
+        return self._checked(await self.entries())
+
+    def _checked(self, entries: dict[str, StateEntry]) -> dict[str, StateEntry]:
+        for entry in entries.values():
+            refuse_other_job(self._store.place, entry.job, self._job)
+        return entries
+
     def known(self, subtask: int) -> tuple[str, StateEntry]:
         """What this process has last written for the subtask, and its version."""
         return self._known[subtask]
@@ -39,16 +50,18 @@ class SnapshotStore:
     async def open_generation(self, subtask: int) -> int:
         """Take the next generation. From then on `store` raises FencedError for earlier starts of this subtask.
 
-        Raises: StateError when a group of workers keeps its positions here (E10).
+        Raises: StateError when a group of workers keeps its positions here (E10), or a job with another name.
         """
         await self._store.end_sessions(str(subtask))
         for attempt in range(_ATTEMPTS):
             await self._refuse_group()
             entries = await read_entries(self._store)
+            self._checked({name: stored.entry for name, stored in entries.items()})
             generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
             previous = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
             try:
-                entry = replace(previous.entry, generation=generation, checkpoint=0)
+                job = self._job or previous.entry.job
+                entry = replace(previous.entry, generation=generation, checkpoint=0, job=job)
                 await self._write(subtask, entry, previous.version or None)
             except ConflictError:
                 await pause(attempt)

@@ -23,7 +23,7 @@ class StateEntry:
     """The stored entry of a subtask. `checkpoint` counts the writes of a generation, so that no value is ever written twice.
 
     Of a sink that commits by it: `staged`, what it names to be published; `target`, what the rows are in; `writer`, a random part of the
-    writer's name: whoever deletes the entries begins with new numbers.
+    writer's name: whoever deletes the entries begins with new numbers. `job`: `flink.job.name` of the last start that had one.
     """
 
     generation: int = 0
@@ -32,6 +32,7 @@ class StateEntry:
     staged: Sequence[Staged] = ()
     target: str = ""
     writer: str = ""
+    job: str = ""
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -42,6 +43,7 @@ class StateEntry:
             "snapshot": self.snapshot,
             **staged_to_json(self.staged, self.target),
             **({"writer": self.writer} if self.writer else {}),
+            **({"job": self.job} if self.job else {}),
         }
         return json.dumps(content).encode()
 
@@ -50,7 +52,9 @@ class StateEntry:
         """Read what `to_bytes` wrote. Raises: StateError naming the place."""
         stored = read_document(content, _StoredEntry, f"the stored state {place}", FORMAT)
         staged = tuple(each.staged for each in stored.staged)
-        return cls(stored.generation, stored.checkpoint, stored.snapshot, staged, stored.target, stored.writer)
+        return cls(
+            stored.generation, stored.checkpoint, stored.snapshot, staged, stored.target, stored.writer, stored.job
+        )
 
 
 class StoredStaged(msgspec.Struct):
@@ -81,6 +85,7 @@ def staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:
 
 class _StoredEntry(NamesStaged, kw_only=True):
     writer: str = ""
+    job: str = ""
     generation: Count
     checkpoint: Count
     snapshot: dict[str, Any] | None

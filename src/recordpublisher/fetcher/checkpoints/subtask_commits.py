@@ -4,6 +4,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.clock import Clock, SystemClock
@@ -37,7 +38,7 @@ class SubtaskCommits:
     ) -> None:
         self._sink = sink
         self._store = store
-        self._snapshots = SnapshotStore(store)
+        self._snapshots = SnapshotStore(store, job_name)
         self._job = job_name or "job"
         self._subtask = subtask
         self._parallelism = parallelism
@@ -52,7 +53,7 @@ class SubtaskCommits:
         From now on earlier starts of this subtask are fenced off, and all subtasks that this start does not have. Raises: StateError,
         StoreUnavailableError; ConfigurationError for entries of another target, before a running job is replaced.
         """
-        before = await self._snapshots.entries()
+        before = await self._snapshots.own_entries()
         self._check_target(before)
         await self._refuse_group()
         await self._end_lives(before)
@@ -64,7 +65,7 @@ class SubtaskCommits:
         await self._sink.publish(named)
         version, entry = self._snapshots.known(self._subtask)
         self._entry = entry = StateEntry(
-            entry.generation, target=self._sink.target(), writer=entry.writer or secrets.token_hex(4)
+            entry.generation, target=self._sink.target(), writer=entry.writer or secrets.token_hex(4), job=entry.job
         )
         await self._sink.discard(self._has_ended, named)
         await self._sink.begin(life_name(self._job, self._subtask, entry.generation))
@@ -94,10 +95,8 @@ class SubtaskCommits:
         await self._opened.stage(records)
 
         def value(number: int, staged: Sequence[Staged]) -> bytes:
-            entry = self._entry
-            return StateEntry(
-                entry.generation, number % NUMBERS, state, staged, target=entry.target, writer=entry.writer
-            ).to_bytes()
+            entry = replace(self._entry, checkpoint=number % NUMBERS, snapshot=state, staged=staged)
+            return entry.to_bytes()
 
         await self._opened.commit(value)
 

@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 
-from ..checkpoints.assignment_kinds import ANOTHER_PLACE
+from ..checkpoints.assignment_kinds import ANOTHER_PLACE, refuse_other_job
 from ..committing_sink import entries_of
 from ..conditional_store import ConditionalStore, ConflictError, pause
 from ..leases.documents.group_job import GroupJob
@@ -30,10 +30,13 @@ def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:
     """Make the job that of the group, if the group has another one and nobody is in. Nothing to do if there is no group.
 
-    Workers that are silent are waited for, for the lease duration. Raises: StateError naming a worker that lives; StoreUnavailableError.
+    Workers that are silent are waited for, for the lease duration. Raises: StateError naming a worker that lives, or for a group of a job
+    with another name; StoreUnavailableError.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await GroupStore(store).read_table()
+        if found is not None and found.document.job is not None:
+            refuse_other_job(store.place, found.document.job.name, job.name)
         difference = None if found is None else job.contradiction(found.document.job)
         if found is None or difference is None:
             return

@@ -21,7 +21,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
-from recordpublisher.publishers.properties.groups.job import SINK
+from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -134,7 +134,7 @@ class JobPositions:
         if self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
             await store_as_group(store, states)
             return
-        snapshots = SnapshotStore(store)
+        snapshots = SnapshotStore(store, self._properties.value(JOB_NAME))
         generation = await snapshots.open_generation(0)
         await snapshots.store(0, generation, snapshot_to_json(states, None, generation, 0, 1))
         await snapshots.fence_subtasks_from(1)

@@ -117,7 +117,7 @@ def build_job(
     is_in_commits = isinstance(sink, CommittingSink) and entries_of(sink) is None  # the positions are in those
     checkpoints = None
     if store is not None and group is None and not is_in_commits:
-        checkpoints = SubtaskCheckpoints(SnapshotStore(store), subtask, parallelism)
+        checkpoints = SubtaskCheckpoints(SnapshotStore(store, given.value(JOB_NAME)), subtask, parallelism)
     dependencies = FetcherDependencies(
         factory=factory,
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),

@@ -1,0 +1,79 @@
+"""Stored positions are those of the job that is named in them: another one does not go on from these."""
+
+import asyncio
+import logging
+
+import pytest
+
+import recordpublisher as rp
+
+from fakes.memory_streams import PROPERTIES, install
+
+
+@pytest.fixture
+def places(tmp_path):
+    return {
+        "folder": {"flink.state.uri": str(tmp_path / "state"), "flink.sink": "memory"},
+        "rows": {"flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path / "rows")},
+        "database": {
+            "flink.sink": "sql",
+            "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
+            "flink.sink.sql.table": "orders",
+        },
+        "group": {
+            "flink.state.uri": str(tmp_path / "state"),
+            "flink.sink": "memory",
+            "flink.shard.assignment": "ELASTIC",
+            "flink.lease.duration": "2000",
+        },
+    }
+
+
+async def run(place, name=None):
+    named = {} if name is None else {"flink.job.name": name}
+    async with rp.DataFetcher(["orders"], {**PROPERTIES, **place, **named}) as job:
+        return (await job.run_bounded(max_time=1.0 if "flink.lease.duration" in place else 0.1)).records
+
+
+@pytest.mark.parametrize("place", ["folder", "rows", "group"])
+async def test_a_job_with_another_name_is_refused(place, places, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    assert await run(places[place], "orders") == 2
+    with pytest.raises(
+        rp.StateError,
+        match=r"has the positions of job 'orders', and this is job 'bills'.* place of its own .*flink.job.name=orders to go on",
+    ):
+        await run(places[place], "bills")
+    assert await run(places[place], "orders") == 0
+
+
+async def test_in_a_database_each_job_has_its_own(places, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    assert [await run(places["database"], name) for name in ("orders", "bills", "orders")] == [2, 2, 0]
+
+
+@pytest.mark.parametrize("names", [(None, "orders", "orders"), ("orders", None, "orders")])
+async def test_positions_or_jobs_without_a_name_are_accepted(names, places, monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    assert [await run(places["folder"], name) for name in names] == [2, 0, 0]
+
+
+async def test_a_refused_job_fences_nobody_off(places, monkeypatch):  # S6
+    install(monkeypatch, {"a": [b"1"]})
+    properties = {**PROPERTIES, **places["folder"], "flink.job.name": "orders"}
+    async with rp.DataFetcher(["orders"], properties) as job:
+        running = asyncio.create_task(job.run_bounded(max_time=0.2))
+        with pytest.raises(rp.StateError, match="job 'orders'"):
+            await run(places["folder"], "bills")
+        await running
+        await job.checkpoint()
+
+
+async def test_the_log_says_where_a_start_begins(places, monkeypatch, caplog):
+    install(monkeypatch, {"a": [b"1"]})
+    with caplog.at_level(logging.INFO, "recordpublisher.fetcher"):
+        await run(places["folder"])
+        await run(places["folder"])
+    first, second = [line for line in caplog.messages if " shards of orders; it " in line]
+    assert first.endswith("it begins at TRIM_HORIZON: no positions are stored")
+    assert "it continues at stored positions of 1 shard, stored at 20" in second
