@@ -149,6 +149,26 @@ async def test_records_that_a_handler_cannot_handle_are_stored_together_and_logg
     assert line.exc_info[0] is KeyError
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "property 'flink.deadletter.jsonl.path' is not set; valid"),
+        (
+            {"path": "x"},
+            "'flink.deadletter.jsonl.path' is not set; 'flink.deadletter.path' is set, which is no property",
+        ),
+        ({"jsonl.pth": "x"}, "'flink.deadletter.jsonl.path' is not set; 'flink.deadletter.jsonl.pth' is set, which is"),
+        ({"jsonl.path": "ftp://x"}, "'flink.deadletter.jsonl.path' has the value 'ftp://x'"),
+    ],
+)
+def test_a_setting_that_is_missing_or_wrong_has_its_own_name(given, message):
+    letters = {f"flink.deadletter.{key}": value for key, value in {"sink": "jsonl", **given}.items()}
+    with pytest.raises(rp.ConfigurationError, match=message):
+        rp.DataFetcher(
+            ["orders"], {**GIVEN, "flink.deserializer.error": "DEAD_LETTER", **letters}, sink=rp.MemorySink()
+        )
+
+
 @pytest.mark.parametrize("policy", ["FAIL", "SKIP"])
 async def test_a_handler_with_dead_letters_is_refused_by_a_job_that_writes_none(monkeypatch, policy):
     install(monkeypatch, {"a": [b"1"]}, closed=True)

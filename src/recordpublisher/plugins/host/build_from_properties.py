@@ -30,6 +30,7 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
     WATERMARK_STRATEGY,
 )
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 
 from ..stores.by_location import conditional_store_of
 from .function_property import imported_object
@@ -59,7 +60,14 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
         reason = f"needed by {ON_POISON.key}=DEAD_LETTER"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
     sink_class = registry.sinks.get(name, DEAD_LETTER_SINK.key)
-    return sink_class(dead_letter_properties(properties))  # type: ignore[call-arg]
+    own = dead_letter_properties(properties)
+    try:
+        return sink_class(own)  # type: ignore[call-arg]
+    except ConfigurationError as error:
+        typo = unknown_key_near(error.key, own) if error.value is None else ""
+        words = "; ".join(filter(None, (error.reason, typo)))
+        key, valid, reason = (each.replace(_SINK_PREFIX, DEAD_LETTER.key) for each in (error.key, error.valid, words))
+        raise ConfigurationError(key, error.value, valid, reason=reason) from None
 
 
 def dead_letter_properties(properties: Properties) -> Properties:
