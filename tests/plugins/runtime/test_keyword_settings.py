@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import typing
 
 import pytest
@@ -59,6 +60,25 @@ def test_a_sink_is_given_by_its_name(tmp_path):
 def test_a_wrong_keyword_is_an_error_at_once(read, settings, message):
     with pytest.raises(rp.ConfigurationError, match=message):
         read("orders", PROPERTIES | {"flink.stream.initpos": "LATEST"} if "start" not in settings else {}, **settings)
+
+
+@pytest.mark.parametrize(
+    ("read", "keyword", "hint"),
+    [
+        (rp.consume, "stop_at_tp", "did you mean 'stop_at_tip'?"),
+        (rp.consume, "stop_at_tpi", "did you mean 'stop_at_tip'?"),
+        (rp.stream, "max_record", "did you mean 'max_records'?"),
+        (rp.consume, "restor", "did you mean 'restore'?"),
+        (rp.consume, "regoin", "did you mean 'region'?"),
+        (rp.DataFetcher, "paralelism", "did you mean 'parallelism'?"),
+        (rp.DataFetcher, "stop_at_tip", "'stop_at_tip' is an argument of run_bounded"),
+        (rp.read_polars, "stop_at_tip", "this reads up to 'end'"),
+        (rp.read_arrow, "max_records", "this reads up to 'end'"),
+    ],
+)
+def test_an_unknown_keyword_is_told_with_the_argument_that_was_meant(read, keyword, hint):
+    with pytest.raises(rp.ConfigurationError, match=f"there is no such keyword argument; {re.escape(hint)}; valid"):
+        read("orders", PROPERTIES, **{keyword: "1"})
 
 
 @pytest.mark.parametrize("read", [rp.consume, rp.stream, rp.DataFetcher.__init__])

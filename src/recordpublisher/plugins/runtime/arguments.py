@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any, TypeVar
 
 from recordpublisher.fetcher.committing_sink import stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
@@ -14,6 +17,7 @@ from recordpublisher.publishers.properties.generated.settings import ReadSetting
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.keywords import properties_by_keyword
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -48,13 +52,34 @@ OF_COMMAND: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command"
 """Those of `recordpublisher run shop:job`, and of the commands that look at such a job."""
 
 
-def checked_properties(given: Mapping[str, object] | None, settings: ReadSettings, **arguments: object) -> Properties:
+def checked_properties(
+    given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
+) -> Properties:
     """The properties of a mapping and of keyword arguments. An argument that is a text (`sink="sql"`) is the property of that name.
 
-    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping.
+    Raises: ConfigurationError for another type than a mapping, and for a keyword argument that is unknown or contradicts the mapping: with
+    the nearest argument of the function `of`.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
-    return Properties(given, **settings, **named)
+    try:
+        return Properties(given, **settings, **named)
+    except ConfigurationError as error:
+        hint = _argument_hint(error.key, of) if error.key in settings else ""
+        if not hint:
+            raise
+        reason = f"there is no such keyword argument; {hint}"
+        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
+
+
+def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
+    """The argument or bound that was meant; empty where a property is nearer."""
+    bounds, arguments, properties = Bounds.__dataclass_fields__, signature(of).parameters, properties_by_keyword()
+    near = next(iter(get_close_matches(unknown, [*arguments, *bounds, *properties], n=1)), "")
+    if near in arguments:
+        return f"did you mean '{near}'?"
+    if near not in bounds:
+        return ""
+    return "this reads up to 'end'" if "end" in arguments else f"'{near}' is an argument of run_bounded"
 
 
 def described_job(

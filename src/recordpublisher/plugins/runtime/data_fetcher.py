@@ -79,7 +79,9 @@ class DataFetcher(Generic[V]):
         **settings: Unpack[JobSettings],
     ) -> None:
         command = OF_COMMAND.get()
-        given = command.properties(checked_properties(properties, settings, sink=sink, deserializer=deserializer))
+        given = command.properties(
+            checked_properties(properties, settings, DataFetcher, sink=sink, deserializer=deserializer)
+        )
         self.properties = given
         self._given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
         self._given_store = command.argument(state_store, STATE_URI)

@@ -53,7 +53,7 @@ def stream(
     """
     bounds = Bounds(max_time, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
-    given = checked_properties(properties, settings, deserializer=deserializer)
+    given = checked_properties(properties, settings, stream, deserializer=deserializer)
     fetcher = DataFetcher(
         streams,
         from_the_oldest(given) if stop_at_tip else given,

@@ -58,7 +58,7 @@ def lambda_handler(
     Raises: ConfigurationError for invalid arguments; the function raises it for another event.
     """
     with SHORT_ERRORS:
-        given = checked_properties(properties, {}, deserializer=deserializer)
+        given = checked_properties(properties, {}, lambda_handler, deserializer=deserializer)
         given.check()
         if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_POISON)):
             reason = "the event source mapping has an on-failure destination"

@@ -72,7 +72,7 @@ def read_arrow(
 
     Raises: ConfigurationError at once, also for a field without an Arrow type; other errors while batches are taken.
     """
-    given = checked_properties(properties, settings, deserializer=deserializer)
+    given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
     given = given.merged({STATE_URI.key: None, SHARD_ASSIGNMENT.key: None, **_start_properties(start, given)})
     chosen = chosen_deserializer(load_registry(), given, deserializer)
     columns = _columns_of(chosen)
