@@ -233,6 +233,12 @@ def test_without_the_prefix_a_warning_names_both_consumers():
     assert options.properties["flink.stream.efo.consumername"] == "reports"
 
 
+def test_who_only_guessed_the_names_of_the_consumers_options_is_not_warned_of_a_prefix():
+    with warnings.catch_warnings(action="error"):
+        options = read_options(stream="orders", consumerMode="efo", consumerName="reports")
+    assert options.properties["flink.stream.efo.consumername"] == "reports"
+
+
 def test_a_prefix_without_a_name_is_an_error_since_a_query_has_no_id_here():
     with pytest.raises(
         ConfigurationError, match=r"'consumerNamePrefix' has .* the value of 'consumerName', which is not"

@@ -119,9 +119,12 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
         others = {each.key.lower() for peer, them in PEERS.items() if peer != name for each in them}
         if not keys & ({each.key.lower() for each in options} - others):
             continue
+        theirs_only = keys & {each.key.lower() for each in options if each.key.lower() not in _own_spellings(each)}
         for option in filter(lambda each: each.default, options):
             declared = _declared(option.ours)
             if option.before:
+                if theirs_only <= {"consumermode", "consumername"}:  # such names are guessed, too
+                    continue
                 here = _without_prefix(given, own, option)
             else:
                 is_ours = declared in has_default and not own.is_set(declared)
