@@ -65,7 +65,9 @@ def test_without_stored_positions_it_says_so_and_creates_none(job, tmp_path):
         with pytest.raises(urllib.error.HTTPError) as failed:
             get(f"{url}/snapshot.json")
 
-        assert json.load(failed.value) == {"error": "no state is stored there; is it the job's flink.state.uri?"}
+        place = "rows/.recordpublisher/entries"
+        error = f"no state is stored in {place}: are these the properties of the job?"
+        assert json.load(failed.value) == {"error": error}
     assert not (tmp_path / "rows").exists()
 
 

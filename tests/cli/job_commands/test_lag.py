@@ -64,6 +64,16 @@ def lag(endpoint, *arguments):
     return command("lag", "flights", *properties(endpoint), *arguments)
 
 
+def test_where_a_sink_keeps_no_positions_of_the_job_is_named(endpoint, tmp_path):
+    given = {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{tmp_path}/ev.db", "flink.job.name": "other"}
+    done = lag(endpoint, *(part for pair in given.items() for part in ("-p", "=".join(pair))))
+
+    assert done.returncode == 1
+    assert (
+        f"no state is stored in table recordpublisher_commits of sqlite:///{tmp_path}/ev.db, job 'other'" in done.stderr
+    )
+
+
 def test_a_table_shows_the_lag_behind_the_checkpoint(endpoint, state):
     done = lag(endpoint, "--state", state)
 
@@ -144,7 +154,7 @@ def test_an_empty_state_folder_is_an_error(endpoint, tmp_path):
     done = lag(endpoint, "--state", str(tmp_path), "--check")
 
     assert done.returncode == 1
-    assert "no state is stored there" in done.stderr
+    assert "no state is stored in /" in done.stderr
 
 
 def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):

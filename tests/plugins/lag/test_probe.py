@@ -130,10 +130,12 @@ def test_without_a_store_only_recent_writes_are_known():
 
 def test_an_empty_store_is_an_error_and_not_a_healthy_job():
     class Empty:
+        place = "state"
+
         async def load(self):
             return []
 
-    with pytest.raises(StateError, match="no state is stored there"):
+    with pytest.raises(StateError, match="no state is stored in state: are"):
         run_virtual(probe(store=Empty()).read())
 
 

@@ -216,7 +216,7 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     finally:
         await job.close()
     if not states:
-        raise StateError("the job has stored no positions: are these its properties?")
+        raise StateError(f"the job has stored no positions in {job.place}: are these its properties?")
     return dict(sorted(states.items()))
 
 

@@ -196,7 +196,7 @@ class LagProbe:
             return NOTHING_STORED
         snapshots = await self.store.load()
         if not snapshots:
-            raise StateError("no state is stored there; is it the job's flink.state.uri?")
+            raise StateError(f"no state is stored in {self.store.place}: are these the properties of the job?")
         return JobPositions.of(snapshots, listed, self.start)
 
     async def _probe_all(self, listed: Sequence[Shard], job: JobPositions) -> list[ShardSnapshot]:

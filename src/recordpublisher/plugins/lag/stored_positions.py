@@ -38,6 +38,10 @@ ATTEMPTS = 5
 class PositionsReader(Protocol):
     """Where a job's stored positions are read."""
 
+    @property
+    def place(self) -> str:
+        """Where it looks, for messages."""
+
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks."""
 
@@ -50,6 +54,11 @@ class SinkPositions:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+
+    @property
+    def place(self) -> str:
+        """That of the entries, or of the rows."""
+        return self._sink.destination() if (entries := entries_of(self._sink)) is None else entries.place
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks."""
@@ -122,6 +131,11 @@ class StoreOrGroupPositions:
         self._store = store
         self._in_sink = None if sink is None else SinkPositions(sink)
         self._entries = entries_of(sink)
+
+    @property
+    def place(self) -> str:
+        """That of the sink, if it keeps positions."""
+        return self._store.place if self._in_sink is None else self._in_sink.place
 
     async def load(self) -> Sequence[State]:
         """The snapshots of all subtasks, or those of a group. Raises: StateError, StoreUnavailableError."""

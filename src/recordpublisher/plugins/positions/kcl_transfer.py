@@ -81,7 +81,7 @@ class KclTransfer:
         """The leases that would be written. Raises: StateError when either side is running, or when a lease is ahead of the job."""
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
-            raise StateError("the job has stored no positions: are these its properties?")
+            raise StateError(f"the job has stored no positions in {self.job.place}: are these its properties?")
         heartbeats = await self._pause_for_heartbeats()
         restored, leases = (await self.job.load()).merged, await self.table.read() or []
         self._check_stopped(leases_before, leases)

@@ -50,7 +50,9 @@ class PositionsReset:
         stored.check_unused(is_forced=True)
         self.job.check_writable()
         if not stored.merged.shards:
-            raise StateError(f"the job has stored no positions: it starts where {INITIAL_POSITION.key} says")
+            raise StateError(
+                f"the job has stored no positions in {self.job.place}: it starts where {INITIAL_POSITION.key} says"
+            )
         known = {key: ImportedPosition(key, "", state) for key, state in stored.merged.shards.items()}
         listed_ids: set[str] = set()
         for stream in self.streams:

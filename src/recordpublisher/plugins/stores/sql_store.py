@@ -36,7 +36,7 @@ class SqlStore(ConditionalStore):
         job = properties.value(JOB_NAME)
         if job is None:
             raise ConfigurationError(JOB_NAME.key, None, JOB_NAME.valid, reason="the state is kept under this name")
-        self.place = f"table {table} of {mask_passwords(uri)}"
+        self.place = f"table {table} of {mask_passwords(uri)}, job '{job}'"
         self._job = job
         self._database = database or Database(uri, key, properties)
         self._metadata = MetaData()
