@@ -75,13 +75,17 @@ class PropertyOptions:
     endpoint: str | None = None
     profile: str | None = None
 
-    def read(self, job: Path | str | None = None) -> Properties:
-        """Those of the job's file or program, overridden by the pairs and these by the other options. Raises: ConfigurationError."""
+    def given(self) -> dict[str, str]:
+        """The pairs, overridden by the other options. Raises: ConfigurationError."""
         options = {REGION.key: self.region, ENDPOINT.key: self.endpoint, PROFILE_NAME.key: self.profile}
         if self.profile is not None:
             options[CREDENTIALS_PROVIDER.key] = "PROFILE"
         above = dict(_split(pair) for pair in self.pairs or ())
-        above |= {key: value for key, value in options.items() if value is not None}
+        return above | {key: value for key, value in options.items() if value is not None}
+
+    def read(self, job: Path | str | None = None) -> Properties:
+        """Those of the job's file or program, overridden by what was given. Raises: ConfigurationError."""
+        above = self.given()
         if job is not None and is_python_job(str(job)):
             from recordpublisher.plugins.runtime.jobs.python_job import properties_of_program  # brings the AWS SDK
 

@@ -16,6 +16,26 @@ def handle(record):
     with open(pathlib.Path(__file__).with_name("sold"), "a") as file:
         file.write(f"{record.value['price']}\\n")
 """
+PROGRAM = """
+import asyncio
+import pathlib
+import msgspec
+import recordpublisher as rp
+
+class Order(msgspec.Struct):
+    price: int | None
+
+async def handle(order: Order):
+    if order.price is None:
+        await asyncio.sleep(3600)
+    pathlib.Path(__file__).with_name("sold_by_program").write_text(str(order.price))
+
+settings = {"aws.region": "eu-west-1", "flink.deserializer.error": "DEAD_LETTER", "flink.deadletter.sink": "jsonl"}
+settings["flink.deadletter.jsonl.path"] = str(pathlib.Path(__file__).with_name("of_program"))
+sink = rp.MapSink(handle, timeout=0.2, retries=0, max_age=60)
+job = rp.DataFetcher("orders", settings, sink=sink, deserializer=Order)
+other = rp.DataFetcher("orders", settings, sink=rp.MemorySink(), deserializer=Order)
+"""
 ARRIVAL = "2026-11-26T06:00:00.000+00:00"
 
 
@@ -33,6 +53,9 @@ def folder(tmp_path_factory):
     letters.mkdir(parents=True)
     payloads = [line("7", '{"price": 5}'), line("8", '{"price": null}'), line("9", "/w==", base64=True)]
     (letters / "7-9.jsonl").write_text("\n".join([*payloads, ""]))
+    (folder / "shop_program.py").write_text(PROGRAM)
+    (folder / "of_program").mkdir()
+    (folder / "of_program/1.jsonl").write_text("\n".join([*payloads[:2], ""]))
     return folder
 
 
@@ -64,6 +87,8 @@ def results(folder):
         "replay one": ["replay", str(job), "--only", "8"],
         "replay another": ["replay", str(job), "--only", "7"],
         "replay unread": ["replay", str(unread_job)],
+        "replay program": ["replay", "shop_program:job"],
+        "replay other program": ["replay", "shop_program:other"],
         "drop": ["drop", str(job), "8"],
         "left after drop": ["list", str(job)],
     }
@@ -122,3 +147,19 @@ def test_a_letter_that_cannot_be_read_is_named_and_kept_and_the_replay_exits_wit
     assert (done.returncode, done.stdout) == (1, "Replayed: 0. Failed again and kept: 0. Not readable: 1.\n")
     assert f"line 1 of {folder}/unread/1.jsonl cannot be read" in done.stderr
     assert (folder / "unread/1.jsonl").read_text() == "[]\n"
+
+
+def test_a_program_has_its_letters_replayed_by_its_own_map_sink(results, folder):
+    done = results["replay program"]
+    assert done.returncode == 1
+    failed, last = done.stdout.splitlines()
+    assert failed == "8 of orders/shardId-0: 1 attempt: TimeoutError: no result within 0.2 s"
+    assert last == "Replayed: 1. Failed again and kept: 1."
+    assert (folder / "sold_by_program").read_text() == "5"
+
+
+def test_a_program_without_a_handler_is_told_the_options_that_name_one(results):
+    done = results["replay other program"]
+    assert done.returncode == 2
+    assert "'MemorySink'" in done.stderr
+    assert "-p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, run_until_signal, subcommands
-from ..options import JobProperties, with_properties
+from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
 from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
@@ -95,12 +95,13 @@ def show(
 @dead_letters.command("replay")
 @with_properties
 def replay(
-    properties: JobProperties,
+    options: PropertyOptions,
+    job: Job,
     to: Annotated[
         Target | None,
         typer.Option(
             "--to",
-            help="The function of flink.sink=map, or the stream that each came from. Default: handler; with --queue, back into the queue.",
+            help="The handler of the job, or the stream that each came from. Default: handler; with --queue, back into the queue.",
         ),
     ] = None,
     only: Annotated[
@@ -116,14 +117,27 @@ def replay(
     Example: recordpublisher dead-letters replay job.properties --to stream
     """
 
+    search_current_folder()
+    restores = to is None and queue
+    calls_program = is_python_job(job) and not restores and to is not Target.STREAM
+    read = None if calls_program else options.read(job)
+
     async def run() -> int:
         from recordpublisher.plugins.dead_letters.replay import DropTarget, HandlerTarget, StreamTarget
+        from recordpublisher.plugins.runtime.jobs.python_job import fetcher_beside
 
-        if to is None and queue:
-            done, kept, unread = await _replay(properties, DropTarget(), only or (), queue, restores=True)
-        else:
-            target = StreamTarget(properties) if to is Target.STREAM else HandlerTarget(properties)
-            done, kept, unread = await _replay(properties, target, only or (), queue)
+        async with AsyncExitStack() as opened:
+            target: HandlerTarget | StreamTarget | DropTarget
+            if read is None:
+                program = await opened.enter_async_context(fetcher_beside(job, options.given()))
+                properties = program.described()
+                target = HandlerTarget(properties, program)
+            else:
+                properties = read
+                target = (
+                    DropTarget() if restores else StreamTarget(read) if to is Target.STREAM else HandlerTarget(read)
+                )
+            done, kept, unread = await _replay(properties, target, only or (), queue, restores=restores)
         echo(f"Replayed: {done}. Failed again and kept: {kept}." + (f" Not readable: {unread}." if unread else ""))
         return kept + unread
 

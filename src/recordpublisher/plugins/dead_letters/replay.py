@@ -12,11 +12,12 @@ from recordpublisher.fetcher.sink import Rejected, SinkContext
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.batch_decoration import batch_decorator_factory
+from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
 from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
+from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS
-from recordpublisher.publishers.properties.groups.sinks import MAP_MAX_AGE, MAP_ON_FAILURE
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
@@ -29,18 +30,23 @@ Failures = Mapping[tuple[str, str, int], str]
 
 
 class HandlerTarget:
-    """The function of a job with `flink.sink=map`, called as in the job: values, order, retries, time-outs. Age does not count."""
+    """The handler of a job with a map sink, called as in the job: values, order, retries, time-outs. Age does not count."""
 
-    def __init__(self, properties: Properties) -> None:
-        """Raises: ConfigurationError for a job with another sink."""
-        if (properties.value(SINK) or "").lower() != "map":
-            names = "that flink.sink=map and flink.sink.map.function name, and not to an object that a program makes"
-            reason = f"letters go to the function {names}; --to stream puts them into their streams again"
-            raise ConfigurationError(SINK.key, properties.value(SINK), "map", reason=reason)
-        keeps = {MAP_ON_FAILURE.key: "DEAD_LETTER", ON_POISON.key: "DEAD_LETTER", MAP_MAX_AGE.key: None}
-        given, registry = properties.merged(keeps), load_registry()
-        self._sink = build_sink(registry, given)
-        self._decorator_for = batch_decorator_factory(registry, given)
+    def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
+        """`program`: the fetcher that a program makes. Raises: ConfigurationError for a job with another sink."""
+        given, registry, sink = properties.merged({ON_POISON.key: "DEAD_LETTER"}), load_registry(), None
+        if program is None:
+            self._decorator_for = batch_decorator_factory(registry, given)
+        else:
+            sink, self._decorator_for = program.handling(given)
+        if sink is None and (properties.value(SINK) or "").lower() == "map":
+            sink = build_sink(registry, given)
+        if not isinstance(sink, MapSink):
+            reason = "letters go to the handler of a MapSink; --to stream puts them into their streams again"
+            valid = "map: -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
+            name = properties.value(SINK) if sink is None else type(sink).__name__
+            raise ConfigurationError(SINK.key, name, valid, reason=reason)
+        self._sink = sink.for_dead_letters()
         self._failed: dict[tuple[str, str, int], str] = {}
 
     async def __aenter__(self) -> Self:

@@ -23,6 +23,7 @@ from ..host.build_from_properties import build_deserializer, watermark_strategy_
 from ..host.registry import Registry
 
 Assigner = Callable[[Record], int]
+Decorators = Callable[[Shard, ShardMetrics], BatchDecorator]
 
 
 def batch_decorator_factory(
@@ -31,7 +32,7 @@ def batch_decorator_factory(
     deserializer: DeserializerArgument[Any] | None = None,
     timestamp_assigner: Assigner | None = None,
     watermark_assigner: Assigner | None = None,
-) -> Callable[[Shard, ShardMetrics], BatchDecorator]:
+) -> Decorators:
     """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)

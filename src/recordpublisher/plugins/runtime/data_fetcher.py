@@ -31,7 +31,7 @@ from recordpublisher.publishers.records import V
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
-from .batch_decoration import Assigner
+from .batch_decoration import Assigner, Decorators
 from .job_assembly import build_job
 from .short_errors import SHORT_ERRORS
 from .sources_without_positions import check_without_positions
@@ -103,6 +103,7 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._has_positions, self._state_place = job.has_positions, job.state_place
+        self._decorators = job.decorators
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -118,6 +119,10 @@ class DataFetcher(Generic[V]):
         Raises: ConfigurationError when only the program's own objects know that.
         """
         return described_job(self.properties, self._given_streams.values(), self._given_sink, self._given_store)
+
+    def handling(self, properties: Properties) -> tuple[Sink | None, Decorators]:
+        """Its sink, if that is an object, and how records get values with these properties: for a command that replays dead letters."""
+        return self._given_sink, self._decorators(properties)
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, replace
 from typing import Any, overload
 
 from recordpublisher.fetcher.metric_types import SinkMetric
@@ -120,6 +121,7 @@ class MapSink(Sink[V]):
             max_bytes=max_bytes,
         )
         clock = clock or SystemClock()
+        self._given_handler = handler
         self._settings = settings
         self._clock = clock
         self._context = SinkContext()
@@ -143,6 +145,11 @@ class MapSink(Sink[V]):
         )
         self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
+
+    def for_dead_letters(self) -> MapSink[V]:
+        """A sink with the same handler and settings, which rejects what fails, and takes records of any age."""
+        settings = replace(self._settings, max_age=None, on_failure=OnFailure.DEAD_LETTER)
+        return MapSink(self._given_handler, clock=self._clock, **asdict(settings))
 
     def check(self, context: SinkContext) -> None:
         """Raises: ConfigurationError where a handler takes values of another type, a stream has none, or dead letters have no sink."""
