@@ -183,3 +183,13 @@ async def test_what_a_job_refuses_when_it_is_made_is_a_problem(wrong, words):
     findings = await settings_findings(load_registry(), rp.Properties({"flink.sink": "memory", **wrong}), ["orders"])
 
     assert words in " ".join(each.words for each in findings if each.verdict.value == "PROBLEM")
+
+
+async def test_doctor_says_what_a_handler_gets(tmp_path, monkeypatch):
+    (tmp_path / "annotated_shop.py").write_text("def plain(order): ...\ndef typed(order: dict): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    given = {"flink.deserializer": "json", "flink.sink": "map", "flink.sink.map.function": "annotated_shop:plain"}
+
+    assert (await found(**given))["sink: values"] == ("ok", "plain gets a Record")
+    given["flink.sink.map.function"] = "annotated_shop:typed"
+    assert (await found(**given))["sink: values"] == ("ok", "typed gets dict")

@@ -69,6 +69,24 @@ def handled_by(handler, **options):
     return run_virtual(job())
 
 
+@pytest.mark.parametrize(("made", "hints"), [(Order, 1), (None, 1), (bytes, 0)])
+def test_a_handler_that_takes_a_record_for_its_value_is_told_once(made, hints, caplog):
+    async def plain(order):
+        order.number  # noqa: B018 - a Record has none
+
+    async def job():
+        sink = rp.MapSink(plain, retries=0, on_failure="SKIP")
+        await written(sink, keyed("a", "b", "c"), value_type=made)
+        await sink.flush()
+        await sink.close()
+
+    run_virtual(job())
+
+    told = [each.message for each in caplog.records if "annotate the parameter" in each.message]
+    assert len(told) == hints
+    assert all("plain gets a Record, and may mean its value" in each for each in told)
+
+
 def test_values_are_handled_one_by_one():
     seen = []
 

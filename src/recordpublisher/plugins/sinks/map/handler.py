@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,10 +12,11 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
-from recordpublisher.publishers.user_code import UserFunction
+from recordpublisher.publishers.user_code import UserFunction, describe_error
 
 from .handler_argument import may_be, value_type_of, values_of
 
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
 VALID = "a function, or an async function, of one record or its value"
 OF_LAMBDA = "_recordpublisher_lambda"
 """The attribute of what `rp.lambda_handler` returns: a function of events, which is no handler."""
@@ -42,6 +44,7 @@ class Handler:
         self._timeout = timeout
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
+        self._may_mean_value = False
 
     async def call(self, records: Any) -> Any:
         """Call the function with one record, or with a list of them; or with values, if it takes those.
@@ -57,6 +60,14 @@ class Handler:
             if self._is_closed:
                 raise
             raise SinkError("the handler has cancelled itself") from error
+        except (AttributeError, TypeError) as error:
+            if self._may_mean_value and "'Record' object" in describe_error(error):
+                self._may_mean_value = False
+                log.warning(
+                    "%s, and may mean its value: annotate the parameter with the type (order: Order), or use record.value",
+                    self.taken(),
+                )
+            raise
         finally:
             if isinstance(records, list) and not self._is_closed and is_cancelled():
                 with contextlib.suppress(asyncio.CancelledError):
@@ -79,9 +90,14 @@ class Handler:
         """The name of the function."""
         return self._name
 
+    def taken(self) -> str:
+        """What it is called with, in words."""
+        return f"{self._name} gets {'a Record' if self._value_type is None else name_of(self._value_type)}"
+
     def check(self, context: SinkContext) -> None:
         """Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
         made, taken = context.value_type, self._value_type
+        self._may_mean_value = taken is None and made is not bytes
         if made is not None and taken is not None and not may_be(made, taken):
             reason = f"the deserializer makes {name_of(made)}"
             valid = f"deserializer={name_of(taken)}, or a function of a Record or of {name_of(made)}"
@@ -105,6 +121,10 @@ class StreamHandlers:
             handler.check(context)
         if missing := sorted(set(context.streams) - self._handlers.keys()):
             raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
+
+    def taken(self) -> str:
+        """What each is called with, in words."""
+        return ", ".join(handler.taken() for handler in self._handlers.values())
 
     def name_of(self, stream: str) -> str:
         """The name of that of the stream."""

@@ -158,9 +158,9 @@ class MapSink(Sink[V]):
         self._handler.check(context)
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Whether the handler takes them."""
+        """What the handler takes. Raises: as `check`."""
         self.check(context)
-        return "the handler takes what the deserializer makes"
+        return self._handler.taken()
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records. Raises: as `check`."""
