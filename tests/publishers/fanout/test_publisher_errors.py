@@ -107,10 +107,13 @@ def test_f10_a_few_take_overs_are_no_error():
     assert harness.sequences == ["0", "1", "2", "3"]
 
 
-def test_f10_repeated_take_overs_are_an_error_with_the_consumer():
+def test_f10_repeated_take_overs_are_warned_of_and_then_an_error_with_the_consumer(caplog):
     harness = FanOutHarness(*[(event(n), in_use()) for n in range(5)])
     with pytest.raises(ConsumerError, match=f"taken over 5 times in a row.*{ARN}"):
         harness.read_all()
+    (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert "taken over 3 times in a row" in warning
+    assert ARN in warning
 
 
 def test_f10_another_end_resets_the_count_of_take_overs():
