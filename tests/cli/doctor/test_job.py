@@ -282,3 +282,13 @@ async def test_a_folder_that_a_group_cannot_write_is_a_problem():
 
     assert store.verdict == "PROBLEM"
     assert "valid: a folder that this user can write" in store.words
+
+
+async def test_an_error_of_a_sink_does_not_hide_the_store_of_a_group(tmp_path):
+    given = {"flink.shard.assignment": "ELASTIC", "flink.state.uri": str(tmp_path / "state")}
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        checked = await found(endpoint, **given, **{"flink.sink": "map", "flink.sink.map.function": "no_shop:handle"})
+
+    assert checked["store"] == ("ok", "reachable, no group yet")
+    assert checked["sink"][0] == "PROBLEM"
+    assert "no_shop" in checked["sink"][1]
