@@ -167,11 +167,6 @@ def test_a_job_without_a_map_sink_has_no_handler(properties):
         HandlerTarget(properties.merged({"flink.sink": "sql"}))
 
 
-def test_the_sink_object_of_a_program_has_no_handler_that_letters_reach(properties):
-    with pytest.raises(rp.ConfigurationError, match=r"not to an object that a program makes; --to stream"):
-        HandlerTarget(properties.merged({"flink.sink": None}))
-
-
 def test_letters_of_another_sink_cannot_be_read(properties):
     with pytest.raises(rp.ConfigurationError, match="jsonl, parquet, sql or kinesis"):
         stored_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))

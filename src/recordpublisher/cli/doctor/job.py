@@ -1,8 +1,8 @@
 """JobChecks: what a job needs beside its streams: its store, its sinks, no other process in its place, positions not about to be lost."""
 
 import asyncio
-from collections.abc import Callable, Collection
-from contextlib import AsyncExitStack
+from collections.abc import Collection
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from msgspec.inspect import type_info
@@ -125,8 +125,13 @@ class JobChecks:
 
     def _group(self) -> ElasticGroup:
         """The group that the job would join. Raises: ConfigurationError for what ELASTIC cannot be combined with."""
-        sink = None if self._properties.value(SINK) is None else self._sink_if_made(build_sink)
-        dead_letters = self._sink_if_made(build_dead_letter_sink)
+        sink = dead_letters = None
+        with suppress(Exception):  # a sink that cannot be made is a finding of its own
+            sink = self._made_sink()
+        with suppress(Exception):
+            dead_letters = build_dead_letter_sink(self._registry, self._properties)
+        if dead_letters is not None:
+            self._made.push_async_callback(dead_letters.close)
         store = build_store(self._registry, self._properties)
         if store is not None:
             self._made.push_async_callback(store.close)
@@ -134,15 +139,6 @@ class JobChecks:
         if group is None:
             raise NotCheckedError(f"{SHARD_ASSIGNMENT.key} is not ELASTIC")
         return group
-
-    def _sink_if_made(self, build: Callable[[Registry, Properties], Sink | None]) -> Sink | None:
-        try:
-            sink = build(self._registry, self._properties)
-        except Exception:  # a finding of its own
-            return None
-        if sink is not None:
-            self._made.push_async_callback(sink.close)
-        return sink
 
     def _make_sink(self, made: list[Sink]) -> str:
         sink = build_sink(self._registry, self._properties)

@@ -31,7 +31,7 @@ from recordpublisher.publishers.records import V
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .arguments import OF_COMMAND, checked_properties, described_job
-from .batch_decoration import Assigner, Decorators
+from .batch_decoration import Assigner, Decorators, batch_decorator_factory
 from .job_assembly import build_job
 from .short_errors import SHORT_ERRORS
 from .sources_without_positions import check_without_positions
@@ -85,15 +85,20 @@ class DataFetcher(Generic[V]):
         self.properties = given
         self._given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
         self._given_store = command.argument(state_store, STATE_URI)
+        self._values = (
+            command.argument(deserializer, DESERIALIZER),
+            command.argument(timestamp_assigner, TIMESTAMP_FIELD),
+            command.argument(watermark_assigner, WATERMARK_STRATEGY),
+        )
         names = StreamNames(command.streams(streams))
         job = build_job(
             given,
             names,
             registry or load_registry(),
             sink=self._given_sink,
-            deserializer=command.argument(deserializer, DESERIALIZER),
-            timestamp_assigner=command.argument(timestamp_assigner, TIMESTAMP_FIELD),
-            watermark_assigner=command.argument(watermark_assigner, WATERMARK_STRATEGY),
+            deserializer=self._values[0],
+            timestamp_assigner=self._values[1],
+            watermark_assigner=self._values[2],
             restore=restore,
             state_store=self._given_store,
             subtask=subtask,
@@ -103,7 +108,6 @@ class DataFetcher(Generic[V]):
         )
         self._fetcher, self._lister, self._streams = job.fetcher, job.lister, job.streams
         self._has_positions, self._state_place = job.has_positions, job.state_place
-        self._decorators = job.decorators
         self._given_streams = names.given
         self.subtask = subtask
         self._handles_signals = handle_signals
@@ -122,7 +126,7 @@ class DataFetcher(Generic[V]):
 
     def handling(self, properties: Properties) -> tuple[Sink | None, Decorators]:
         """Its sink, if that is an object, and how records get values with these properties: for a command that replays dead letters."""
-        return self._given_sink, self._decorators(properties)
+        return self._given_sink, batch_decorator_factory(load_registry(), properties, *self._values)
 
     async def __aenter__(self) -> Self:
         with SHORT_ERRORS:

@@ -1,7 +1,6 @@
 """Builds the parts of a job from its arguments and properties: the only place that wires the layers together."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,7 +39,7 @@ from ..host.build_from_properties import (
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
 from .arguments import check_function, check_sink, check_store, check_subtask, checked_snapshots
-from .batch_decoration import Assigner, Decorators, batch_decorator_factory, chosen_deserializer, made_type
+from .batch_decoration import Assigner, batch_decorator_factory, chosen_deserializer, made_type
 from .sources_without_positions import check_without_positions
 from .stream_lister import StreamLister
 from .stream_names import StreamNames
@@ -50,16 +49,13 @@ log = logging.getLogger("recordpublisher.fetcher")
 
 @dataclass(frozen=True, slots=True)
 class JobParts:
-    """What a job consists of. `has_positions`: its source has positions to start from. `state_place`: where its own are stored, or "".
-    `decorators`: makes what gives batches their values, with other properties.
-    """
+    """What a job consists of. `has_positions`: its source has positions to start from. `state_place`: where its own are stored, or ""."""
 
     fetcher: SubtaskFetcher
     lister: StreamLister
     streams: StreamList
     has_positions: bool
     state_place: str
-    decorators: Callable[[Properties], Decorators]
 
 
 def build_job(
@@ -114,13 +110,6 @@ def build_job(
 
         group = elastic_group_of(given, sink, dead_letters, store, snapshots, parallelism)
     values = chosen_deserializer(registry, given, deserializer)
-    decorators = partial(
-        batch_decorator_factory,
-        registry,
-        deserializer=values,
-        timestamp_assigner=timestamp_assigner,
-        watermark_assigner=watermark_assigner,
-    )
     factory = publisher(given)  # type: ignore[call-arg]
     merge_snapshots(snapshots, factory.order_of)
     lister = StreamLister(factory, given, names.given, clock)
@@ -134,7 +123,7 @@ def build_job(
         discovery=ShardDiscovery(lister, streams, settings.discovery_interval_ms),
         sink=sink,
         tracker=build_tracker(registry, given, names.identity, parallelism, clock),
-        decorator_for=decorators(given),
+        decorator_for=batch_decorator_factory(registry, given, values, timestamp_assigner, watermark_assigner),
         settings=settings,
         clock=clock,
         assigner=build_shard_assigner(registry, given),
@@ -159,7 +148,7 @@ def build_job(
     fetcher = build_fetcher(dependencies, group)
     factory.prepare(list(names.given.values()))
     place = sink.destination() if stores_positions(type(sink)) else "" if store is None else store.place
-    return JobParts(fetcher, lister, streams, has_positions, place, decorators)
+    return JobParts(fetcher, lister, streams, has_positions, place)
 
 
 def _commits(

@@ -209,14 +209,14 @@ class SubscriptionPreemptionDetector:
     def on_preempted(self, arn: str) -> None:
         """Another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
         self._preemptions += 1
-        words = (
+        error = ConsumerError(
             f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
             f"consumer {arn}; give each job its own flink.stream.efo.consumername"
         )
         if self._preemptions >= MAX_PREEMPTIONS:
-            raise ConsumerError(words)
+            raise error
         if self._preemptions == MAX_PREEMPTIONS - 2:  # a restart does it once or twice
-            log.warning("%s; two more end this one", words)
+            log.warning("%s; two more end this one", error)
 
     def on_in_use(self, arn: str) -> None:
         """The service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""

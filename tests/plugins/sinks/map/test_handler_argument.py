@@ -84,7 +84,7 @@ def test_a_handler_that_takes_a_record_for_its_value_is_told_once(made, hints, c
 
     told = [each.message for each in caplog.records if "annotate the parameter" in each.message]
     assert len(told) == hints
-    assert all("plain gets a Record, and may mean its value" in each for each in told)
+    assert all("plain gets a Record: annotate" in each for each in told)
 
 
 def test_values_are_handled_one_by_one():

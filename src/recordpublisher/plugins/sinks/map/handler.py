@@ -44,7 +44,7 @@ class Handler:
         self._timeout = timeout
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
-        self._may_mean_value = False
+        self._hint = ""
 
     async def call(self, records: Any) -> Any:
         """Call the function with one record, or with a list of them; or with values, if it takes those.
@@ -61,12 +61,9 @@ class Handler:
                 raise
             raise SinkError("the handler has cancelled itself") from error
         except (AttributeError, TypeError) as error:
-            if self._may_mean_value and "'Record' object" in describe_error(error):
-                self._may_mean_value = False
-                log.warning(
-                    "%s, and may mean its value: annotate the parameter with the type (order: Order), or use record.value",
-                    self.taken(),
-                )
+            if self._hint and "'Record' object" in describe_error(error):
+                log.warning("%s: annotate the parameter (order: Order), or use record.value", self._hint)
+                self._hint = ""
             raise
         finally:
             if isinstance(records, list) and not self._is_closed and is_cancelled():
@@ -90,18 +87,16 @@ class Handler:
         """The name of the function."""
         return self._name
 
-    def taken(self) -> str:
-        """What it is called with, in words."""
-        return f"{self._name} gets {'a Record' if self._value_type is None else name_of(self._value_type)}"
-
-    def check(self, context: SinkContext) -> None:
-        """Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
+    def check(self, context: SinkContext) -> str:
+        """What it gets, in words. Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
         made, taken = context.value_type, self._value_type
-        self._may_mean_value = taken is None and made is not bytes
         if made is not None and taken is not None and not may_be(made, taken):
             reason = f"the deserializer makes {name_of(made)}"
             valid = f"deserializer={name_of(taken)}, or a function of a Record or of {name_of(made)}"
             raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
+        words = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
+        self._hint = words if taken is None and made is not bytes else ""
+        return words
 
     def close(self) -> None:
         """Take no more calls. A call in a thread goes on until it returns; nobody waits for it."""
@@ -115,16 +110,12 @@ class StreamHandlers:
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
 
-    def check(self, context: SinkContext) -> None:
-        """Raises: ConfigurationError for a stream without a handler, and as `Handler.check`."""
-        for handler in self._handlers.values():
-            handler.check(context)
+    def check(self, context: SinkContext) -> str:
+        """What each gets. Raises: ConfigurationError for a stream without a handler, and as `Handler.check`."""
+        words = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
             raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
-
-    def taken(self) -> str:
-        """What each is called with, in words."""
-        return ", ".join(handler.taken() for handler in self._handlers.values())
+        return words
 
     def name_of(self, stream: str) -> str:
         """The name of that of the stream."""

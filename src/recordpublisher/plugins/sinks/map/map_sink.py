@@ -160,7 +160,7 @@ class MapSink(Sink[V]):
     async def check_values(self, context: SinkContext) -> str | None:
         """What the handler takes. Raises: as `check`."""
         self.check(context)
-        return self._handler.taken()
+        return self._handler.check(context)
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The workers start with the first records. Raises: as `check`."""
