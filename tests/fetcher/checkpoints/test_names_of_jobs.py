@@ -15,11 +15,6 @@ def places(tmp_path):
     return {
         "folder": {"flink.state.uri": str(tmp_path / "state"), "flink.sink": "memory"},
         "rows": {"flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path / "rows")},
-        "database": {
-            "flink.sink": "sql",
-            "flink.sink.sql.uri": f"sqlite:///{tmp_path}/rows.db",
-            "flink.sink.sql.table": "orders",
-        },
         "group": {
             "flink.state.uri": str(tmp_path / "state"),
             "flink.sink": "memory",
@@ -45,11 +40,6 @@ async def test_a_job_with_another_name_is_refused(place, places, monkeypatch):
     ):
         await run(places[place], "bills")
     assert await run(places[place], "orders") == 0
-
-
-async def test_in_a_database_each_job_has_its_own(places, monkeypatch):
-    install(monkeypatch, {"a": [b"1", b"2"]})
-    assert [await run(places["database"], name) for name in ("orders", "bills", "orders")] == [2, 2, 0]
 
 
 @pytest.mark.parametrize("names", [(None, "orders", "orders"), ("orders", None, "orders")])
