@@ -50,7 +50,7 @@ async def test_a_job_of_another_name_is_refused_in_the_folder_of_a_group_that_ru
             async with asyncio.timeout(60):
                 while not sink.records:  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.1)
-            with pytest.raises(rp.StateError, match=r"its name is one, and that of this process two.*in a database"):
+            with pytest.raises(rp.StateError, match=r"the positions of job .one., and this is job .two.*in a database"):
                 async with rp.DataFetcher("orders", {**given, "flink.job.name": "two"}, sink=rp.MemorySink()) as other:
                     await other.run_bounded(max_time=60)
             fetcher.stop()

@@ -42,7 +42,7 @@ def test_a_dead_letter_folder_stands_for_a_jsonl_sink(tmp_path):
     [
         ({"onFailure": "IGNORE"}, "'onFailure' has the value 'IGNORE'; valid: FAIL, SKIP, DEAD_LETTER"),
         ({"onFailure": "DEAD_LETTER"}, f"'{SINK}' is not set.*jsonl"),
-        ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.sink\.jsonl\.path' is not set"),
+        ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.deadletter\.jsonl\.path' is not set"),
         ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' has the value 'sqs'.*jsonl"),
         (
             {"onFailure": "SKIP", "deadLetters": "/f"},
