@@ -1,4 +1,4 @@
-"""Handler: the user's function in the task of a worker, with its time-out."""
+"""Handler: owns the threads of a plain function, and the time-out of an async one; it runs in the tasks of `handler_tasks.py`."""
 
 import asyncio
 import contextlib
@@ -137,5 +137,5 @@ class StreamHandlers:
 
 def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
     """Whether this task was cancelled, by a handler or from outside: it must end soon. `loop`: the running one, where it is known."""
-    worker = asyncio.current_task(loop)
-    return worker is not None and worker.cancelling() > 0
+    task = asyncio.current_task(loop)
+    return task is not None and task.cancelling() > 0

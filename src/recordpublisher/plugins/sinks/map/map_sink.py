@@ -15,15 +15,17 @@ from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
+from .batch_wait import BatchWait
 from .handled_positions import HandledPositions
 from .handler import Handler, StreamHandlers
+from .handler_tasks import HandlerTasks
+from .job_permission import JobPermission
 from .ordering import ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .running_calls import RunningCalls
 from .settings import MapSettings, OnFailure
 from .unhandled_record import UnhandledBatch, UnhandledRecord
-from .worker_pool import BatchWait, JobPermission, WorkerPool
 
 MAX_BYTES = 64 * 1024 * 1024
 WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_POISON.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
@@ -143,7 +145,7 @@ class MapSink(Sink[V]):
         processing = Processing(
             self._running.call, settings, self._ready, self._outcomes, clock, self._wait.reset, self._permission
         )
-        self._pool = WorkerPool(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
+        self._tasks = HandlerTasks(concurrency, self._may_take, processing.handle_next, self._outcomes.fail)
         self._changed = asyncio.Event()
 
     def for_dead_letters(self) -> MapSink[V]:
@@ -163,7 +165,7 @@ class MapSink(Sink[V]):
         return self._handler.check(context)
 
     async def open(self, context: SinkContext) -> None:
-        """Take the job's context. The workers start with the first records. Raises: as `check`."""
+        """Take the job's context. The tasks start with the first records. Raises: as `check`."""
         self.check(context)
         self._context = context
         self._outcomes.open(context.done)
@@ -233,7 +235,7 @@ class MapSink(Sink[V]):
         self._outcomes.close()
         self._handler.close()
         self._running.close()
-        await self._pool.close()
+        await self._tasks.close()
         self._permission.close()
         self._wait.reset()
         self._ready.clear()
@@ -290,12 +292,12 @@ class MapSink(Sink[V]):
         return self._wait.may_take() and self._permission.is_given()
 
     def _wake(self) -> None:
-        self._pool.wake()
+        self._tasks.wake()
 
     def _on_changed(self, needs_sink_call: bool) -> None:
         self._changed.set()
         if self._outcomes.error is not None:
-            self._pool.stop()
+            self._tasks.stop()
         if needs_sink_call:
             self._context.request_checkpoint()
         if self.has_room():

@@ -7,11 +7,11 @@ from typing import Any
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import SinkError
 
+from .job_permission import JobPermission
 from .ordering import ReadyRecords
 from .outcomes import Outcomes
 from .settings import MapSettings
 from .unhandled_record import UnhandledRecord
-from .worker_pool import JobPermission
 
 
 class Processing:
