@@ -146,7 +146,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
         lives = WorkerLives(group, leased, current, clock, job=group_job, counts=leases, on_drain=completion.stop)
         ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
-        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, clock, leased.commit_counts)
+        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
 
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases, ownership.monitored)
     retention = RetentionPeriods(job.retention_ms, job.streams, job.subtask)

@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 
-from .checkpoints.checkpoint_scheduler import CheckpointTimes
+from .checkpoints.checkpoint_times import CheckpointTimes
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.subtask_commits import SubtaskCommits

@@ -8,6 +8,7 @@ from fakes.leases.elastic_processes import DURATION, ElasticProcesses
 from fakes.scripted_source import RecordingSink
 
 ALARMS = {"flink.alarm.interval": 60_000}
+NO_PERIODIC_CHECKPOINTS = {"flink.state.checkpoint.interval": -1}
 TEXT = "a worker of the group sends heartbeats and does not give up shards that others should read: worker "
 
 
@@ -25,6 +26,18 @@ class StuckSink(RecordingSink):
         self.is_stuck = True
         await self.may_return.wait()
         await super().write(batch)
+
+
+class StuckFlush(StuckSink):
+    """The same of its flushes."""
+
+    async def write(self, batch):
+        await RecordingSink.write(self, batch)
+
+    async def flush(self, checkpoint=None):
+        self.is_stuck = True
+        await self.may_return.wait()
+        return await super().flush(checkpoint)
 
 
 def test_a_worker_that_does_not_give_a_planned_shard_is_an_alarm_of_one_other_worker(caplog):
@@ -107,3 +120,39 @@ def test_the_write_that_was_going_on_when_a_process_learned_that_it_was_replaced
         return metrics["workerReplaced"], metrics["inFlightWhenReplaced"]
 
     assert run_virtual(story()) == (1, 5)
+
+
+def test_the_checkpoint_of_a_hand_over_counts_in_the_age_of_the_last_one():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join(**NO_PERIODIC_CHECKPOINTS)
+        await group.wait_until(lambda: len(first.shards) == 2)
+        second = await group.join(**NO_PERIODIC_CHECKPOINTS)
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        ages = [each.fetcher.metrics()["subtask"]["checkpointAgeMs"] for each in (first, second)]
+        await first.stop()
+        await second.stop()
+        return ages
+
+    of_giver, of_taker = run_virtual(story())
+    assert of_giver is not None
+    assert of_giver < DURATION * 1000
+    assert of_taker is None
+
+
+def test_a_hand_over_that_waits_for_the_flush_is_a_checkpoint_that_goes_on():
+    async def story():
+        group, sink = ElasticProcesses(shards=2), StuckFlush()
+        first = await group.join(sink=sink, **NO_PERIODIC_CHECKPOINTS)
+        await group.wait_until(lambda: len(first.shards) == 2)
+        second = await group.join(sink=StuckFlush(free=True))
+        await group.wait_until(lambda: sink.is_stuck)
+        await asyncio.sleep(90)
+        running_ms = first.fetcher.metrics()["subtask"]["checkpointRunningMs"]
+        sink.may_return.set()
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        await first.stop()
+        await second.stop()
+        return running_ms
+
+    assert 90_000 <= run_virtual(story()) < 91_000

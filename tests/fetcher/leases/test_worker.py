@@ -102,7 +102,7 @@ async def test_a_worker_commits_nothing_before_it_has_joined():
         async def commit(*positions):
             committed.append(positions)
 
-        group.join("a")._checkpoints._positions.commit = commit
+        group.join("a")._commits._positions.commit = commit
         await group.workers["a"].checkpoint(may_be_partial=True)
         assert committed == []
 

@@ -4,11 +4,9 @@ import asyncio
 import logging
 from typing import Any
 
-from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..checkpointer import Checkpointer, Snapshotter
-from ..checkpoints.checkpoint_scheduler import CheckpointTimes
 from ..checkpoints.commit_counts import CommitCounts
 from ..pipeline.suspension import SuspensionDetector
 from .worker_lives import WorkerLives
@@ -24,18 +22,17 @@ class LeaseCheckpointer(Checkpointer):
         lives: WorkerLives,
         snapshotter: Snapshotter,
         suspension: SuspensionDetector,
-        clock: Clock,
         commit_counts: CommitCounts | None,
     ) -> None:
         self._lives = lives
         self._snapshotter = snapshotter
         self._suspension = suspension
-        self.times = CheckpointTimes(clock)
+        self.times = lives.times
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then commit."""
-        await self._checkpoint(may_be_partial=False)
+        await self._lives.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
@@ -47,7 +44,7 @@ class LeaseCheckpointer(Checkpointer):
 
     async def _take(self, *, may_be_partial: bool) -> None:
         try:
-            await self._checkpoint(may_be_partial=may_be_partial)
+            await self._lives.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored: %s", error)
         except FencedError as error:
@@ -64,7 +61,3 @@ class LeaseCheckpointer(Checkpointer):
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-
-    async def _checkpoint(self, *, may_be_partial: bool) -> None:
-        with self.times.measured():
-            await self._lives.checkpoint(may_be_partial=may_be_partial)

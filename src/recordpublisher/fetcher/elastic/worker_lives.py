@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
@@ -67,6 +68,8 @@ class WorkerLives:
         self._on_drain = on_drain
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
+        self.times = CheckpointTimes(clock)
+        """Of the checkpoints of all lives, also those of hand-overs."""
 
     @property
     def may_write(self) -> bool:
@@ -170,6 +173,7 @@ class WorkerLives:
             counts=self._counts,
             on_drain=self._on_drain,
             job=self._job,
+            times=self.times,
         )
         log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

@@ -13,12 +13,12 @@ from .documents.lease_table import LeaseTable, ShardEnd
 from .documents.position_part import PositionKey, Positions, StoredPosition
 from .documents.table_cache import TableCache
 from .heartbeat import Heartbeat
-from .lease_checkpoints import LeaseCheckpoints
 from .lease_settings import LeaseSettings
 from .owned_leases import OwnedLeases
 from .planning.group_view import GroupView
 from .planning.lease_balance import shards_to_take
 from .planning.shard_loads import LoadLevels
+from .position_commits import PositionCommits
 from .position_store import PositionStore
 
 
@@ -31,7 +31,7 @@ class LeaseTaker:
         cache: TableCache,
         owned: OwnedLeases,
         positions: PositionStore,
-        checkpoints: LeaseCheckpoints,
+        commits: PositionCommits,
         heartbeat: Heartbeat,
         loads: LoadLevels,
         clock: Clock,
@@ -41,7 +41,7 @@ class LeaseTaker:
         self._cache = cache
         self._owned = owned
         self._positions = positions
-        self._checkpoints = checkpoints
+        self._commits = commits
         self._heartbeat = heartbeat
         self._loads = loads
         self._clock = clock
@@ -72,7 +72,7 @@ class LeaseTaker:
         if ended is None:
             return True
         if self._owned.prepared_at(table.version):
-            await self._checkpoints.store_prepared()
+            await self._commits.store_prepared()
             await self._heartbeat.write()  # it counts these shards before their givers may forget them (E8)
         await self._write(table, ended)
         return True

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from .cleaning import Cleaning
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
@@ -17,7 +18,6 @@ from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
 from .heartbeat import Heartbeat, join_group
-from .lease_checkpoints import LeaseCheckpoints
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
@@ -26,6 +26,7 @@ from .owned_leases import OwnedLeases, log_moved
 from .planning.group_view import GroupView
 from .planning.group_watermark import WorkerWatermark, group_watermark
 from .planning.shard_loads import LoadLevels
+from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore
 from .shard_listing import ShardListing
 from .shard_readers import ShardReaders
@@ -51,6 +52,7 @@ class Worker:
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
         job: GroupJob | None = None,
+        times: CheckpointTimes | None = None,
     ) -> None:
         """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves. `job`: None is like any (E10)."""
         self.name = name
@@ -68,14 +70,14 @@ class Worker:
         self._cache = TableCache(group, clock, job)
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
         self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
-        self._checkpoints = LeaseCheckpoints(self._owned, readers, self._positions)
+        self._commits = PositionCommits(self._owned, readers, self._positions, times or CheckpointTimes(clock))
         self._observer = GroupObserver(group, self._cache, clock, name, settings)
         self._taker = LeaseTaker(
             name,
             self._cache,
             self._owned,
             self._positions,
-            self._checkpoints,
+            self._commits,
             self._heartbeat,
             self._loads,
             clock,
@@ -153,7 +155,7 @@ class Worker:
         """
         if not self._has_joined:
             return
-        await self._checkpoints.take_checkpoint(may_be_partial=may_be_partial)
+        await self._commits.take_checkpoint(may_be_partial=may_be_partial)
         self._checkpoint_ms = self._clock.now_ms()
         if self._owned.ends:
             self._look_now.set()  # children of an ended shard wait for this (S2)

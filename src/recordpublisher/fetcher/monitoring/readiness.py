@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..alarms import Alarm, AlarmKind
-from ..checkpoints.checkpoint_scheduler import CheckpointTimes
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..pipeline.termination import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 

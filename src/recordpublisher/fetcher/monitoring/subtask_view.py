@@ -5,7 +5,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.checkpoint_scheduler import CheckpointTimes
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from ..checkpoints.commit_counts import CommitCounts
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts

@@ -6,7 +6,7 @@ from typing import Any
 
 from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
 
 from .patches import Patches
 
@@ -24,7 +24,7 @@ def prepared_takes_name_staged_rows() -> Patches:
 def scope_is_from_before_the_lock() -> Patches:
     """S6: a shard that began while the checkpoint waited for the sink is staged, and its position is not stored."""
 
-    async def take_checkpoint(self: LeaseCheckpoints, *, may_be_partial: bool) -> None:
+    async def take_checkpoint(self: PositionCommits, *, may_be_partial: bool) -> None:
         async with self._checkpoint:
             scope = self._owned.checkpoint_scope()
             async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
@@ -36,7 +36,7 @@ def scope_is_from_before_the_lock() -> Patches:
                     await self._store(self._owned.positions(scope, current), is_checkpoint=True)
             await self._positions.publish()
 
-    return [(LeaseCheckpoints, "take_checkpoint", take_checkpoint)]
+    return [(PositionCommits, "take_checkpoint", take_checkpoint)]
 
 
 def names_of_the_unpublished_are_dropped() -> Patches:

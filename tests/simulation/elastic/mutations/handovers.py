@@ -10,11 +10,11 @@ from recordpublisher.fetcher.leases import shard_listing as listing_module
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
-from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
 from recordpublisher.fetcher.leases.lease_giver import LeaseGiver
 from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
 from recordpublisher.fetcher.leases.owned_leases import CheckpointScope, LeaseChanges, OwnedLeases
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
 from recordpublisher.fetcher.leases.worker import Worker
 
 from ..simulated_readers import SimulatedReaders
@@ -24,10 +24,10 @@ from .patches import Patches
 def take_without_preparing() -> Patches:
     """E5: the lease table is written before the taker has stored the positions."""
 
-    async def nothing(self: LeaseCheckpoints) -> None:
+    async def nothing(self: PositionCommits) -> None:
         await asyncio.sleep(0)
 
-    return [(LeaseCheckpoints, "store_prepared", nothing)]
+    return [(PositionCommits, "store_prepared", nothing)]
 
 
 def prepared_instead_of_released() -> Patches:

@@ -3,13 +3,15 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from recordpublisher.fetcher.checkpoints.checkpoint_times import CheckpointTimes
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.lease_checkpoints import LeaseCheckpoints
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
+from recordpublisher.fetcher.leases.position_commits import PositionCommits
 from recordpublisher.fetcher.leases.position_store import PositionStore
 from recordpublisher.fetcher.leases.shard_readers import ReadPositions
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 
@@ -73,7 +75,7 @@ def worker():
     owned.apply(LeaseTable(2, leases={"t/a": Lease("me", 2), "t/b": Lease("other", 1)}))
     owned.prepare("t/b", 2, at(2))
     positions = Positions(readers)
-    return owned, readers, positions, LeaseCheckpoints(owned, readers, positions)
+    return owned, readers, positions, PositionCommits(owned, readers, positions, CheckpointTimes(SystemClock()))
 
 
 A, B = PositionKey("t/a", 2), PositionKey("t/b", 3)

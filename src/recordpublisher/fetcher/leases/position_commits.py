@@ -1,37 +1,42 @@
-"""LeaseCheckpoints: stores the positions of a worker's shards, one checkpoint at a time."""
+"""PositionCommits: stores the positions of a worker's shards: one checkpoint at a time, and what is prepared for a take."""
 
 import asyncio
 
+from ..checkpoints.checkpoint_times import CheckpointTimes
 from .documents.position_part import Positions
 from .owned_leases import OwnedLeases
 from .position_store import PositionStore
 from .shard_readers import ShardReaders
 
 
-class LeaseCheckpoints:
+class PositionCommits:
     """Owns the order of commits. A prepared take does not wait for a sink that is flushed."""
 
-    def __init__(self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore) -> None:
+    def __init__(
+        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointTimes
+    ) -> None:
         self._owned = owned
         self._readers = readers
         self._positions = positions
+        self._times = times
         self._checkpoint = asyncio.Lock()
         self._commit = asyncio.Lock()
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
         """Flush the sink, then store how far each shard was emitted (S6), or is done with. Raises: FencedError, StateError."""
         async with self._checkpoint:
-            scope = self._owned.checkpoint_scope()
-            async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
-                if current.is_before_commit:
-                    scope = self._owned.checkpoint_scope()  # while nothing is written: that of what will be staged
-                async with self._commit:
-                    await self._positions.settle()
-                await self._positions.stage()
-                async with self._commit:
-                    await self._positions.settle()
-                    await self._store(self._owned.positions(scope, current), is_checkpoint=True)
-            await self._positions.publish()
+            with self._times.measured():
+                scope = self._owned.checkpoint_scope()
+                async with self._readers.checkpoint(may_be_partial=may_be_partial) as current:
+                    if current.is_before_commit:
+                        scope = self._owned.checkpoint_scope()  # while nothing is written: that of what will be staged
+                    async with self._commit:
+                        await self._positions.settle()
+                    await self._positions.stage()
+                    async with self._commit:
+                        await self._positions.settle()
+                        await self._store(self._owned.positions(scope, current), is_checkpoint=True)
+                await self._positions.publish()
 
     async def store_prepared(self) -> None:
         """Store what is prepared beside what is stored already (E5). Raises: FencedError, StateError."""
