@@ -4,7 +4,12 @@ import pytest
 
 from recordpublisher.publishers.errors import ConsumerError, FatalKinesisError, RetriesExhaustedError
 from recordpublisher.publishers.fanout.config import FanOutConfig
-from recordpublisher.publishers.fanout.resubscribe_policy import ResubscribePolicy, SubscriptionPreemptionDetector
+from recordpublisher.publishers.fanout.resubscribe_policy import (
+    MAX_PREEMPTIONS,
+    MAX_REFUSALS,
+    ResubscribePolicy,
+    SubscriptionPreemptionDetector,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -132,3 +137,14 @@ def test_a_subscription_resets_the_count_of_refusals():
         detector.on_in_use(ARN)
     detector.on_subscribed()
     detector.on_in_use(ARN)
+
+
+@pytest.mark.parametrize(("call", "most"), [("on_preempted", MAX_PREEMPTIONS), ("on_in_use", MAX_REFUSALS)])
+def test_f10_what_will_end_the_job_is_a_warning_once_before(call, most, caplog):
+    detector = SubscriptionPreemptionDetector(SHARD)
+    for _ in range(most - 1):
+        getattr(detector, call)(ARN)
+
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"{most // 2 + 1} times in a row" in warning
+    assert f"; {most - most // 2 - 1} more end this one" in warning

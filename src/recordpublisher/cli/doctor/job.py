@@ -113,12 +113,10 @@ class JobChecks:
         if await GroupStore(store).read_table() is not None:
             refuse_assignment(store.place, "ELASTIC", "STATIC")
         snapshots = await SnapshotStore(store, self._properties.value(JOB_NAME)).own_entries()
-        place = missing_folder(self._properties.value(STATE_URI) or "")
-        return (
-            f"{place} will be created"
-            if place
-            else f"reachable, {counted(sum(each.snapshot is not None for each in snapshots.values()), 'stored snapshot')}"
-        )
+        if place := missing_folder(self._properties.value(STATE_URI) or ""):
+            return f"{place} will be created"
+        count = sum(each.snapshot is not None for each in snapshots.values())
+        return f"reachable, {counted(count, 'stored snapshot')}"
 
     async def _elastic_store(self) -> str:
         return await check_assignment(self._group())

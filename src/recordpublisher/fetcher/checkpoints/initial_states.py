@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..shards.lineage import ancestor_keys, parent_keys, parents_ended
+from ..shards.lineage import Children, ancestor_keys, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
 from ..watermark_functions import inherited_watermark
@@ -31,12 +31,13 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
     named = {shard.key: starts.of(shard) for shard in new_streams if shard.shard_id in starts.by_shard}
     begun = {**named, **restored.shards}
     finished = _finished_ancestors(shards, begun)
+    children = Children(new_streams if named else ())
+    following = reachable(named, lambda key: [child.key for child in children.of(key)])
 
     def new_state(shard: Shard) -> ShardState:
         if shard.key in finished:
             return ShardState(starts.default, ended=True)
-        follows = named and not named.keys().isdisjoint(ancestor_keys([shard], shards))
-        if shard.stream in read_streams or follows:
+        if shard.stream in read_streams or shard.key in following:
             return ShardState(StartingPosition.trim_horizon())
         return starts.of(shard)
 

@@ -209,20 +209,25 @@ class SubscriptionPreemptionDetector:
     def on_preempted(self, arn: str) -> None:
         """Another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
         self._preemptions += 1
-        error = ConsumerError(
+        message = (
             f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
             f"consumer {arn}; give each job its own flink.stream.efo.consumername"
         )
-        if self._preemptions >= MAX_PREEMPTIONS:
-            raise error
-        if self._preemptions == MAX_PREEMPTIONS - 2:  # a restart does it once or twice
-            log.warning("%s; two more end this one", error)
+        _tell(message, self._preemptions, MAX_PREEMPTIONS)
 
     def on_in_use(self, arn: str) -> None:
         """The service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
         self._refusals += 1
-        if self._refusals >= MAX_REFUSALS:
-            raise ConsumerError(
-                f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
-                f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
-            )
+        message = (
+            f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
+            f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
+        )
+        _tell(message, self._refusals, MAX_REFUSALS)
+
+
+def _tell(message: str, count: int, most: int) -> None:
+    """Warn once behind the half: a restart is taken over or refused once or twice. Raises: ConsumerError with the message at `most`."""
+    if count >= most:
+        raise ConsumerError(message)
+    if count == most // 2 + 1:
+        log.warning("%s; %d more end this one", message, most - count)

@@ -118,12 +118,16 @@ def _metrics_exporters(properties: Properties, subtask: int, metrics_folder: Pat
     return [SubtaskSocket(metrics_folder, subtask)]
 
 
-async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:
-    await asyncio.sleep(_REPORT_SECONDS)
-    # Everything is imported: pandas too, by pyarrow. To scan hundreds of thousands of objects again and again took a fifth of the CPU of
-    # JSON that becomes dataclasses and then Parquet.
+def _freeze_heap() -> None:
+    """Exclude what is imported by now, pandas too by pyarrow, from garbage collections: to scan hundreds of thousands of objects again and
+    again took a fifth of the CPU of JSON that becomes dataclasses and then Parquet."""
     gc.collect()
     gc.freeze()
+
+
+async def _report(fetcher: DataFetcher, report: Callable[[SubtaskProgress], None]) -> None:
+    await asyncio.sleep(_REPORT_SECONDS)
+    _freeze_heap()
     while True:
         report(fetcher.progress())
         await asyncio.sleep(_REPORT_SECONDS)

@@ -15,6 +15,7 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
 from .handler_argument import may_be, value_type_of, values_of
+from .settings import MapSettings
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 VALID = "a function, or an async function, of one record or its value"
@@ -133,6 +134,22 @@ class StreamHandlers:
         """Take no more calls."""
         for handler in self._handlers.values():
             handler.close()
+
+
+def handlers_of(
+    given: Callable[[Any], object] | Mapping[str, Callable[[Any], object]], settings: MapSettings, clock: Clock
+) -> Handler | StreamHandlers:
+    """The handler, or that of each stream. Raises: ConfigurationError, as `Handler`, and for lists of records with several handlers."""
+
+    def one(handler: Callable[[Any], object]) -> Handler:
+        return Handler(handler, settings.concurrency, settings.timeout, clock)
+
+    if not isinstance(given, Mapping):
+        return one(given)
+    if settings.batch_size > 1:
+        reason = "a list may have records of several streams"
+        raise ConfigurationError("batch_size", settings.batch_size, "1 with a handler for each stream", reason=reason)
+    return StreamHandlers({stream: one(handler) for stream, handler in given.items()})
 
 
 def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:

@@ -17,7 +17,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .batch_wait import BatchWait
 from .handled_positions import HandledPositions
-from .handler import Handler, StreamHandlers
+from .handler import handlers_of
 from .handler_tasks import HandlerTasks
 from .job_permission import JobPermission
 from .ordering import ReadyRecords
@@ -127,15 +127,7 @@ class MapSink(Sink[V]):
         self._settings = settings
         self._clock = clock
         self._context = SinkContext()
-        self._handler: Handler | StreamHandlers
-        if isinstance(handler, Mapping):
-            if batch_size > 1:
-                reason = "a list may have records of several streams"
-                raise ConfigurationError("batch_size", batch_size, "1 with a handler for each stream", reason=reason)
-            by_stream = {stream: Handler(each, concurrency, timeout, clock) for stream, each in handler.items()}
-            self._handler = StreamHandlers(by_stream)
-        else:
-            self._handler = Handler(handler, concurrency, timeout, clock)
+        self._handler = handlers_of(handler, settings, clock)
         self._positions = HandledPositions()
         self._ready = ReadyRecords(settings.ordering)
         self._wait = BatchWait(self._ready.queue, batch_size, batch_wait, self._wake)
@@ -153,16 +145,18 @@ class MapSink(Sink[V]):
         settings = replace(self._settings, max_age=None, on_failure=OnFailure.DEAD_LETTER)
         return MapSink(self._given_handler, clock=self._clock, **asdict(settings))
 
-    def check(self, context: SinkContext) -> None:
-        """Raises: ConfigurationError where a handler takes values of another type, a stream has none, or dead letters have no sink."""
+    def check(self, context: SinkContext) -> str:
+        """What the handler gets, in words.
+
+        Raises: ConfigurationError where a handler takes values of another type, a stream has none, or dead letters have no sink.
+        """
         if context.has_dead_letters is False and self._settings.on_failure is OnFailure.DEAD_LETTER:
             raise ConfigurationError("on_failure", "DEAD_LETTER", WITH_DEAD_LETTERS, reason="the job writes none")
-        self._handler.check(context)
+        return self._handler.check(context)
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """What the handler takes. Raises: as `check`."""
-        self.check(context)
-        return self._handler.check(context)
+        """What the handler gets. Raises: as `check`."""
+        return self.check(context)
 
     async def open(self, context: SinkContext) -> None:
         """Take the job's context. The tasks start with the first records. Raises: as `check`."""
