@@ -27,7 +27,7 @@ def places(tmp_path):
 async def run(place, name=None):
     named = {} if name is None else {"flink.job.name": name}
     async with rp.DataFetcher(["orders"], {**PROPERTIES, **place, **named}) as job:
-        return (await job.run_bounded(max_time=1.0 if "flink.lease.duration" in place else 0.1)).records
+        return (await job.run_bounded(stop_at_tip=True)).records
 
 
 @pytest.mark.parametrize("place", ["folder", "rows", "group"])
@@ -52,11 +52,13 @@ async def test_a_refused_job_fences_nobody_off(places, monkeypatch):  # S6
     install(monkeypatch, {"a": [b"1"]})
     properties = {**PROPERTIES, **places["folder"], "flink.job.name": "orders"}
     async with rp.DataFetcher(["orders"], properties) as job:
-        running = asyncio.create_task(job.run_bounded(max_time=0.2))
+        running = asyncio.create_task(job.run())
+        await job.wait_ready()
         with pytest.raises(rp.StateError, match="job 'orders'"):
             await run(places["folder"], "bills")
-        await running
         await job.checkpoint()
+        job.stop()
+        await running
 
 
 async def test_the_log_says_where_a_start_begins(places, monkeypatch, caplog):

@@ -16,6 +16,6 @@ async def test_jobs_of_two_names_in_one_database_have_their_own_positions(tmp_pa
 
     for name in ("orders", "bills", "orders"):
         async with rp.DataFetcher(["orders"], {**PROPERTIES, **database, "flink.job.name": name}) as job:
-            counts.append((await job.run_bounded(max_time=0.1)).records)
+            counts.append((await job.run_bounded(stop_at_tip=True)).records)
 
     assert counts == [2, 2, 0]
