@@ -209,25 +209,25 @@ class SubscriptionPreemptionDetector:
     def on_preempted(self, arn: str) -> None:
         """Another caller took over our subscription. Raises: ConsumerError after MAX_PREEMPTIONS in a row."""
         self._preemptions += 1
-        message = (
+        error = ConsumerError(
             f"the subscription to {self._shard.key} was taken over {self._preemptions} times in a row: another job uses the "
             f"consumer {arn}; give each job its own flink.stream.efo.consumername"
         )
-        _tell(message, self._preemptions, MAX_PREEMPTIONS)
+        _tell(error, self._preemptions, MAX_PREEMPTIONS)
 
     def on_in_use(self, arn: str) -> None:
         """The service refused to subscribe because the consumer is in use. Raises: ConsumerError after MAX_REFUSALS in a row."""
         self._refusals += 1
-        message = (
+        error = ConsumerError(
             f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
             f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
         )
-        _tell(message, self._refusals, MAX_REFUSALS)
+        _tell(error, self._refusals, MAX_REFUSALS)
 
 
-def _tell(message: str, count: int, most: int) -> None:
-    """Warn once behind the half: a restart is taken over or refused once or twice. Raises: ConsumerError with the message at `most`."""
+def _tell(error: ConsumerError, count: int, most: int) -> None:
+    """Warn once behind the half: a restart is taken over or refused once or twice. Raises: the error at `most`."""
     if count >= most:
-        raise ConsumerError(message)
+        raise error
     if count == most // 2 + 1:
-        log.warning("%s; %d more end this one", message, most - count)
+        log.warning("%s; %d more end this one", error, most - count)
