@@ -406,9 +406,9 @@ async def test_a_number_with_a_fraction_is_no_integer(path):  # S7
 @pytest.mark.parametrize(
     ("column", "refused"),
     [
-        ("bigint", ["x", "1.5", "2024-01-02", True, {"a": 1}, [1]]),
-        ("double", ["x", "2024-01-02", True, {"a": 1}, [1]]),
-        ("numeric", ["x", "2024-01-02", True, {"a": 1}, [1]]),
+        ("bigint", ["x", "1_0", "٣", "1.5", "2024-01-02", True, {"a": 1}, [1]]),
+        ("double", ["x", "1_0", "٣", "2024-01-02", True, {"a": 1}, [1]]),
+        ("numeric", ["x", "1_0", "٣", "2024-01-02", True, {"a": 1}, [1]]),
         ("boolean", ["x", "true", 2, 1.5, {"a": 1}, [1]]),
         ("timestamp", ["x", "12", True, {"a": 1}, [1]]),
         ("date", ["x", 12, True, {"a": 1}, [1]]),

@@ -49,9 +49,11 @@ def _nested_as_json(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """What no number is made of is refused here: SQLite stores it in a column of any type."""
+    """What no number is made of is refused here: SQLite stores it in a column of any type, and Python reads 1_0 and any digits."""
     if isinstance(value, (bool, dict, list, bytes)):
         raise TypeError(f"a {type(value).__name__} is no number")
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError(f"{value!r:.100} is no number")
     return value
 
 
