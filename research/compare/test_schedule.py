@@ -1,4 +1,4 @@
-"""A ready schedule, played by the command line to a worker of the KCL in Java; `recordpublisher judge` reads what it prints."""
+"""A schedule, played by the command line to a worker of the KCL in Java; `recordpublisher judge` reads what it prints."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ import pytest
 
 from recordpublisher.local.schedules.schedule import load_schedule
 
-from compare.tools import copied, java_command, require
+from compare.tools import HERE, copied, java_command, require
 from servers.moto_server import serve_moto
 
 pytestmark = [pytest.mark.compare, pytest.mark.timeout(900)]
 COMMAND = [sys.executable, "-m", "recordpublisher"]
-SCHEDULE = "outage"
+SCHEDULE = str(HERE / "kcl" / "outage.toml")
 MOST_SECONDS = 240
 
 
