@@ -11,7 +11,7 @@ from typing import Any
 from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from .processes import ReplayProcesses

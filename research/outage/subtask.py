@@ -18,7 +18,7 @@ from recordpublisher.plugins.host.hookspecs import hookimpl
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import Registrar
 from recordpublisher.plugins.runtime.data_fetcher import DataFetcher
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.records import RecordBatch
 
 from .flink_model.tracker import flink_tracker

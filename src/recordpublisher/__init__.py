@@ -37,7 +37,7 @@ _NAMES = {
     ".plugins.sinks.memory": "MemorySink",
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
-    ".plugins.stores.folder": "FolderStore",
+    ".plugins.stores.folder_store": "FolderStore",
     ".publishers.base": "BatchConsumer RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError ResourceInUseError "

@@ -49,7 +49,7 @@ from .plugins.sinks.map import MapSink as MapSink
 from .plugins.sinks.memory import MemorySink as MemorySink
 from .plugins.sinks.reactive import ReactiveSink as ReactiveSink
 from .plugins.sinks.sql import SqlSink as SqlSink
-from .plugins.stores.folder import FolderStore as FolderStore
+from .plugins.stores.folder_store import FolderStore as FolderStore
 from .publishers.base import BatchConsumer as BatchConsumer
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory

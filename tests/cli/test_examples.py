@@ -17,7 +17,7 @@ from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.schedules.schedule import load_schedule
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import StartingPosition
 
 from processes.command_line import json_results, process_environment, sdk_environment

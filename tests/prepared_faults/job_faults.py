@@ -12,7 +12,7 @@ from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import ManualClock
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

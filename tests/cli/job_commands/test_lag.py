@@ -11,7 +11,7 @@ from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 from processes.command_line import command

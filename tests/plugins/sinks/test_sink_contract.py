@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.testing import CommittingSinkContract, SinkCase, SinkContract
 
 

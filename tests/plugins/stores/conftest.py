@@ -38,7 +38,7 @@ def object_storage(request, tmp_path):
     """Opens stores over obstore's model of object storage in memory, or its client of Google Cloud Storage."""
     from obstore.store import GCSStore, MemoryStore
 
-    from recordpublisher.plugins.stores.object_storage import ObjectStorageStore
+    from recordpublisher.plugins.stores.google_azure_store import GoogleAzureStore
 
     def found(kind):
         memory = MemoryStore()
@@ -49,7 +49,7 @@ def object_storage(request, tmp_path):
 
         uri = f"gs://bucket/{tmp_path.name}"
         opened = google if kind == "GOOGLE" else lambda uri: memory
-        return lambda: ObjectStorageStore(uri, "uri", Properties(), opened)
+        return lambda: GoogleAzureStore(uri, "uri", Properties(), opened)
 
     return found
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from recordpublisher.plugins.stores.aws_store_service import StoreService
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.store_service import StoreService, side_by_side
+from recordpublisher.plugins.stores.remote_stores import side_by_side
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.publishers.kinesis.sdk.aws_service import CONCURRENCY
 from recordpublisher.publishers.properties.properties import Properties

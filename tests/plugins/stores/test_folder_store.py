@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 
 
 async def test_a_name_deleted_right_after_a_failed_rename_is_put(tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_a_link_to_a_folder_that_does_not_exist_is_refused(tmp_path):
 def pauses(monkeypatch):
     """The pauses between attempts, in seconds; none is waited for."""
     waited = []
-    monkeypatch.setattr("recordpublisher.plugins.stores.folder.time", SimpleNamespace(sleep=waited.append))
+    monkeypatch.setattr("recordpublisher.plugins.stores.folder_store.time", SimpleNamespace(sleep=waited.append))
     return waited
 
 

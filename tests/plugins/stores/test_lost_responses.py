@@ -4,8 +4,8 @@ import pytest
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.databases.database import Database
-from recordpublisher.plugins.stores.s3 import S3Store
-from recordpublisher.plugins.stores.store_service import ConditionFailedError, StoreService
+from recordpublisher.plugins.stores.aws_store_service import ConditionFailedError, StoreService
+from recordpublisher.plugins.stores.s3_store import S3Store
 
 WRITES = ("PutObject", "UpdateItem")
 

@@ -30,11 +30,11 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "TCP": "plugins.trackers.tcp.client:TcpTracker",
     },
     "stores": {
-        "FILE": "plugins.stores.folder:FolderStore",
-        "S3": "plugins.stores.s3:S3Store",
-        "DYNAMODB": "plugins.stores.dynamodb:DynamoDbStore",
-        "GOOGLE": "plugins.stores.object_storage:ObjectStorageStore",
-        "AZURE": "plugins.stores.object_storage:ObjectStorageStore",
+        "FILE": "plugins.stores.folder_store:FolderStore",
+        "S3": "plugins.stores.s3_store:S3Store",
+        "DYNAMODB": "plugins.stores.dynamodb_store:DynamoDbStore",
+        "GOOGLE": "plugins.stores.google_azure_store:GoogleAzureStore",
+        "AZURE": "plugins.stores.google_azure_store:GoogleAzureStore",
         "SQL": "plugins.stores.sql_store:SqlStore",
     },
     "watermark_strategies": {

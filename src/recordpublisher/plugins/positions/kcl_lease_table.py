@@ -8,8 +8,8 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import HashRange
 
-from ..stores.dynamodb import create_table
-from ..stores.store_service import ConditionFailedError, NotFoundError, StoreService
+from ..stores.aws_store_service import ConditionFailedError, NotFoundError, StoreService
+from ..stores.dynamodb_store import create_table
 
 SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP = "SHARD_END", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"
 NO_SEQUENCE_NUMBER = (SHARD_END, TRIM_HORIZON, LATEST, AT_TIMESTAMP)

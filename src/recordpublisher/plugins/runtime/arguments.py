@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.keywords import properties_by_keyword
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
-from ..stores.folder import FolderStore
+from ..stores.folder_store import FolderStore
 from .stream_names import StreamsArgument, streams_argument
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.committing_sink import Leftover
-from recordpublisher.plugins.stores.store_service import NotFoundError, StoreService
+from recordpublisher.plugins.stores.aws_store_service import NotFoundError, StoreService
 from recordpublisher.publishers.properties.properties import Properties
 
 

@@ -1,4 +1,5 @@
 """Stores: one conditional store with a back end for each kind of location; state, claims and write-once objects use it.
 
-The port is `fetcher/conditional_store.py`. The back ends are `folder.py`, `s3.py`, `dynamodb.py`, `object_storage.py` and `sql_store.py`.
+The port is `fetcher/conditional_store.py`. The back ends are `folder_store.py`, `s3_store.py`, `dynamodb_store.py`, `google_azure_store.py`
+and `sql_store.py`.
 """

@@ -12,7 +12,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..host.manager import load_registry
 from ..host.registry import Registry
 from .durable_files import path_of
-from .folder import FolderStore
+from .folder_store import FolderStore
 from .read_claim_store import ReadClaimStore, RunCoroutine, run_without_loop
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)

@@ -5,7 +5,7 @@ import errno
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.stores.folder import FolderStore
+from recordpublisher.plugins.stores.folder_store import FolderStore
 
 
 async def test_one_failed_answer_of_the_folder_does_not_stop_a_worker(tmp_path, monkeypatch, caplog):

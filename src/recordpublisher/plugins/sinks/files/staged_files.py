@@ -12,7 +12,7 @@ import msgspec
 from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.plugins.stores.durable_files import make_folder, sync, why_not_writable
-from recordpublisher.plugins.stores.folder import FolderStore, folder_error
+from recordpublisher.plugins.stores.folder_store import FolderStore, folder_error
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 
 HIDDEN = ".recordpublisher"

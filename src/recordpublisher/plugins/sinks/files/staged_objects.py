@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.committing_sink import Leftover
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import as_state_errors, open_object_store
-from recordpublisher.plugins.stores.s3 import SCHEMES
-from recordpublisher.plugins.stores.s3_access import S3Access
-from recordpublisher.plugins.stores.store_service import side_by_side
+from recordpublisher.plugins.stores.obstore_client import S3Access, as_state_errors, open_object_store
+from recordpublisher.plugins.stores.remote_stores import side_by_side
+from recordpublisher.plugins.stores.s3_store import SCHEMES
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -24,7 +24,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from .folder import TableFolder
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.stores.s3_access import S3Access
+    from recordpublisher.plugins.stores.obstore_client import S3Access
 
 _FOUND_BY_CLIENTS = ("AUTO", "ENV_VAR", "BASIC")
 _OPTIONS = {
@@ -51,7 +51,7 @@ class TableStorage:
             self.uri = f"s3://{urlsplit(self.uri).netloc}{urlsplit(self.uri).path}"
             self.options = _options_of_s3(properties)
             if properties.value(CREDENTIALS_PROVIDER) not in _FOUND_BY_CLIENTS:
-                from recordpublisher.plugins.stores.s3_access import S3Access  # the SDK
+                from recordpublisher.plugins.stores.obstore_client import S3Access  # the SDK
 
                 self._access = S3Access(properties)
 

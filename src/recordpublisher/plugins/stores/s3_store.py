@@ -1,4 +1,4 @@
-"""S3Store: a conditional store of objects below a prefix; `If-None-Match` and `If-Match` are its conditions."""
+"""S3Store: a conditional store of objects of S3 by the AWS SDK; `If-None-Match` and `If-Match` are its conditions."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
@@ -13,13 +13,8 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .conditional_objects import ConditionalObjects
-from .store_service import (
-    ConditionFailedError,
-    NotFoundError,
-    StoreService,
-    refuse_credentials,
-)
+from .aws_store_service import ConditionFailedError, NotFoundError, StoreService
+from .remote_stores import ConditionalObjects, refuse_credentials
 
 T = TypeVar("T")
 SCHEMES = ("s3", "s3a", "s3n")

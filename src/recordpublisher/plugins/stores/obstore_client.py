@@ -1,9 +1,13 @@
-"""S3Access: how obstore reaches S3: with the region, the endpoint and the credentials of the job's other calls."""
+"""obstore, the client of Google, of Azure, and of file sinks in S3: how it is opened, its errors, and its credentials for S3."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from recordpublisher.publishers.errors import StoreUnavailableError, TransientError
+from recordpublisher.extras import install_command
+from recordpublisher.publishers.errors import StateError, StoreUnavailableError, TransientError
 from recordpublisher.publishers.kinesis.endpoint import region_of
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of, session_with_credentials
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
@@ -11,10 +15,40 @@ from recordpublisher.publishers.properties.properties import Properties
 
 VALID = timedelta(minutes=5)
 """For how long obstore keeps credentials; the SDK's are valid for longer when it gives them."""
+_QUERY = re.compile(r"\?\S*")
+"""Of a URL in a message: it may have a signature."""
+
+
+def open_object_store(uri: str, **options: Any) -> Any:
+    """obstore's client; without `options` it finds credentials in the environment. Raises: ImportError, obstore's errors."""
+    try:
+        from obstore.store import from_url
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
+    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
+
+
+@contextmanager
+def as_state_errors(place: str) -> Iterator[None]:
+    """The errors of obstore as our own: StoreUnavailableError when a retry may help, else StateError."""
+    from obstore.exceptions import BaseError, GenericError
+
+    try:
+        yield
+    except (BaseError, FileNotFoundError) as error:
+        kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
+        raise kind(f"{place} cannot be used: {words_of(error)}") from error
+
+
+def words_of(error: Exception) -> str:
+    """The first line: obstore appends its own source."""
+    return _QUERY.sub("", str(error).partition("\n")[0])
 
 
 class S3Access:
-    """Owns the credentials that were found last. obstore asks for them in threads of its own, where no event loop runs."""
+    """How obstore and deltalake reach S3: with the region, the endpoint and the credentials of the job's other calls.
+
+    Owns the credentials that were found last. obstore asks for them in threads of its own, where no event loop runs."""
 
     def __init__(self, properties: Properties) -> None:
         """Raises: ConfigurationError for wrong credentials or no region."""

@@ -8,7 +8,7 @@ from obstore.store import MemoryStore
 
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import ObjectStorageStore
+from recordpublisher.plugins.stores.google_azure_store import GoogleAzureStore
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -29,7 +29,7 @@ class Client:
 
 def store_with(put):
     client = Client(put)
-    return ObjectStorageStore("gs://bucket/claims", "uri", Properties(), lambda uri: client)
+    return GoogleAzureStore("gs://bucket/claims", "uri", Properties(), lambda uri: client)
 
 
 async def test_a_write_whose_response_was_lost_is_recognised():

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError, SSLError
 
 from recordpublisher import StateError, StoreUnavailableError
-from recordpublisher.plugins.stores.store_service import StoreService
+from recordpublisher.plugins.stores.aws_store_service import StoreService
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -1,41 +1,28 @@
-"""ObjectStorageStore: a conditional store of objects in Google Cloud Storage or Azure Blob Storage, by the library obstore."""
+"""GoogleAzureStore: a conditional store of objects in Google Cloud Storage or Azure Blob Storage, by the library obstore."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from recordpublisher.extras import install_command
 from recordpublisher.fetcher.conditional_store import (
     ConflictError,
     VersionedValue,
     new_version,
     pause,
 )
-from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .conditional_objects import ConditionalObjects
-from .store_service import refuse_credentials
+from .obstore_client import as_state_errors, open_object_store, words_of
+from .remote_stores import ConditionalObjects, refuse_credentials
 
 FORMS = "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix"
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
 """Azure takes only names of variables in C# as names of metadata."""
 _ATTEMPTS = 10
-_QUERY = re.compile(r"\?\S*")
-"""Of a URL in a message: it may have a signature."""
-
-
-def open_object_store(uri: str, **options: Any) -> Any:
-    """obstore's client; without `options` it finds credentials in the environment. Raises: ImportError, obstore's errors."""
-    try:
-        from obstore.store import from_url
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{uri} needs the extra 'object-storage': {install_command('object-storage')}") from error
-    return from_url(uri, retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **options)
 
 
 class _Found(NamedTuple):
@@ -47,7 +34,7 @@ class _Found(NamedTuple):
     identity: dict[str, str] | None = None
 
 
-class ObjectStorageStore(ConditionalObjects):
+class GoogleAzureStore(ConditionalObjects):
     """Owns the client of a bucket or container."""
 
     def __init__(
@@ -62,7 +49,7 @@ class ObjectStorageStore(ConditionalObjects):
         try:
             self._client = open_client(uri)
         except Exception as error:
-            raise ConfigurationError(key, uri, FORMS, reason=_words(error)) from error
+            raise ConfigurationError(key, uri, FORMS, reason=words_of(error)) from error
 
     async def get(self, name: str) -> VersionedValue | None:
         """Read an object."""
@@ -127,23 +114,6 @@ class ObjectStorageStore(ConditionalObjects):
             await self._client.delete_async(name)
 
 
-@contextmanager
-def as_state_errors(place: str) -> Iterator[None]:
-    """The errors of obstore as our own: StoreUnavailableError when a retry may help, else StateError."""
-    from obstore.exceptions import BaseError, GenericError
-
-    try:
-        yield
-    except (BaseError, FileNotFoundError) as error:
-        kind = StoreUnavailableError if isinstance(error, GenericError) else StateError
-        raise kind(f"{place} cannot be used: {_words(error)}") from error
-
-
 def _version(meta: Any) -> str:
     """The ETag: in Azure's listings it has no quotes, in its headers it has."""
     return str(meta["e_tag"]).strip('"')
-
-
-def _words(error: Exception) -> str:
-    """The first line: obstore appends its own source."""
-    return _QUERY.sub("", str(error).partition("\n")[0])

@@ -1,12 +1,9 @@
-"""StoreService: calls of S3 or DynamoDB for what is stored at one location; their errors are those of a store."""
+"""StoreService: calls of S3 or DynamoDB by the AWS SDK for what is stored at one location; their errors are those of a store."""
 
-import asyncio
-import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from recordpublisher.fetcher.conditional_store import VersionedValue
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     KinesisError,
@@ -15,7 +12,6 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService, OpenClient, Response
-from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_ENDPOINT
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -31,36 +27,6 @@ class ConditionFailedError(StateError):
 
 class NotFoundError(StateError):
     """The object, or the table, does not exist."""
-
-
-def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
-    """Refuse credentials in a URI, which would be shown wherever the place is named. `place`: of the URI, between :// and the next slash.
-
-    Raises: ConfigurationError, which does not show them.
-    """
-    if "@" in place or ":" in place:
-        shown = re.sub(r"://.*@", f"://{MASK}@", uri)
-        reason = "credentials do not belong there: aws.credentials.provider says where they come from"
-        raise ConfigurationError(key, shown, valid, reason=reason)
-
-
-async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of calls that run at the same time, in order. The first error ends the others."""
-    tasks = [asyncio.create_task(call) for call in calls]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def get_side_by_side(
-    get: Callable[[str], Coroutine[Any, Any, VersionedValue | None]], names: Iterable[str]
-) -> dict[str, VersionedValue]:
-    """The stored values of these names, without those that have none, read by `get` at the same time."""
-    names = list(names)
-    values = await side_by_side(map(get, names))
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 class StoreService:

@@ -16,14 +16,8 @@ from recordpublisher.fetcher.conditional_store import (
 from recordpublisher.publishers.errors import ConfigurationError, ResourceInUseError, StateError, StoreUnavailableError
 from recordpublisher.publishers.properties.properties import Properties
 
-from .store_service import (
-    ConditionFailedError,
-    NotFoundError,
-    StoreService,
-    get_side_by_side,
-    refuse_credentials,
-    side_by_side,
-)
+from .aws_store_service import ConditionFailedError, NotFoundError, StoreService
+from .remote_stores import get_side_by_side, refuse_credentials, side_by_side
 
 T = TypeVar("T")
 _CREATE_SECONDS = 60
