@@ -40,6 +40,7 @@ class FetcherDependencies:
     - `on_alarm`: called with each alarm (A2).
     - `commits`: with fixed subtasks, of a sink whose rows the stored positions commit (`CommittingSink`).
     - `dead_letters`: the sink for records that cannot be used (S7).
+    - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
     - `traced`: puts spans around calls with records.
     """
@@ -68,6 +69,7 @@ class FetcherDependencies:
     restore: tuple[State, ...] = ()
     subtask: int = 0
     parallelism: int = 1
+    job_name: str | None = None
     value_type: Any = None
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
@@ -30,7 +31,7 @@ from .shards.missing_shards import MissingShards
 from .shards.shard_state import ShardState
 from .sink import SinkContext, State
 
-log = logging.getLogger("recordpublisher.fetcher")
+log = logging.getLogger("recordpublisher.start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +106,22 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
         ", ".join(job.streams),
         _where_it_begins(
             sum(shard.key not in of_others and shard.key in restored.shards for shard in listed),
-            [*job.restore, *stored, *in_sink],
+            restored.taken_ms,
             starts.default,
+            job.job_name,
         ),
     )
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), for_others, unlisted)
 
 
-def _where_it_begins(count: int, snapshots: Sequence[State], start: StartingPosition) -> str:
+def _where_it_begins(count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None) -> str:
     """For the log; `count`: of the shards with a stored position."""
-    taken = max((int(each["takenMs"]) for each in snapshots if each.get("takenMs") is not None), default=None)
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count:
         return f"begins at {start.type.value}{at}: no positions are stored"
-    return f"continues at stored positions of {counted(count, 'shard')}" + (
-        "" if taken is None else f", stored at {iso_time(taken)}"
-    )
+    stored = "" if taken_ms is None else f", stored at {iso_time(taken_ms)}"
+    of_whom = "" if job_name else f"; {JOB_NAME.key} is not set, so they may be another job's"
+    return f"continues at stored positions of {counted(count, 'shard')}{stored}{of_whom}"
 
 
 async def check_for_data_loss(

@@ -63,9 +63,18 @@ async def test_a_refused_job_fences_nobody_off(places, monkeypatch):  # S6
 
 async def test_the_log_says_where_a_start_begins(places, monkeypatch, caplog):
     install(monkeypatch, {"a": [b"1"]})
-    with caplog.at_level(logging.INFO, "recordpublisher.fetcher"):
-        await run(places["folder"])
-        await run(places["folder"])
+    with caplog.at_level(logging.INFO, "recordpublisher.start"):
+        await run(places["folder"], "orders")
+        await run(places["folder"], "orders")
     first, second = [line for line in caplog.messages if " shards of orders; it " in line]
     assert first.endswith("it begins at TRIM_HORIZON: no positions are stored")
     assert "it continues at stored positions of 1 shard, stored at 20" in second
+    assert second.endswith("Z")
+
+
+async def test_the_log_of_a_job_without_a_name_says_that_positions_may_be_those_of_another(places, monkeypatch, caplog):
+    install(monkeypatch, {"a": [b"1"]})
+    await run(places["folder"])
+    with caplog.at_level(logging.INFO, "recordpublisher.start"):
+        await run(places["folder"])
+    assert "Z; flink.job.name is not set, so they may be another job's" in caplog.text

@@ -234,7 +234,8 @@ async def _supervise(
 
 def configure_logging(verbose: bool) -> Any:
     """Set up logging; returns rich's console on a terminal, else None."""
-    for shown in (log, logging.getLogger("recordpublisher.metrics"), logging.getLogger("recordpublisher.group")):
+    for name in ("run", "start", "metrics", "group"):
+        shown = logging.getLogger(f"recordpublisher.{name}")
         shown.setLevel(min(logging.INFO, shown.getEffectiveLevel()))
     if logs_json() or not sys.stderr.isatty() or verbose:
         return None

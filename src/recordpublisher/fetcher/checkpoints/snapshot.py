@@ -17,11 +17,15 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """The merged snapshots of a job: the state of each shard by `Shard.key`, the pinned start (P3), and the newest generation."""
+    """The merged snapshots of a job: the state of each shard by `Shard.key`, the pinned start (P3), and the newest generation.
+
+    `taken_ms`: of the last one, by the clock of that machine; for people, nothing is decided by it.
+    """
 
     shards: Mapping[str, ShardState] = field(default_factory=dict)
     pinned_ms: int | None = None
     generation: int = 0
+    taken_ms: int | None = field(default=None, compare=False)
 
     @property
     def streams(self) -> set[str]:
@@ -67,18 +71,22 @@ def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] =
     """
     best: dict[str, tuple[int, ShardState]] = {}
     pinned: list[int] = []
+    taken: list[int] = []
     newest = 0
     for snapshot in map(checked_snapshot, snapshots):
         newest = max(newest, snapshot.generation)
         if snapshot.pinned_start_ms is not None:
             pinned.append(snapshot.pinned_start_ms)
+        if snapshot.taken_ms is not None:
+            taken.append(snapshot.taken_ms)
         for part in (snapshot, *snapshot.states_for_others):
             for key, stored in part.shards.items():
                 found = (part.generation, stored.state)
                 other = best.get(key)
                 if other is None or _is_ahead(found, other, order_of):
                     best[key] = found
-    return RestoredState({key: state for key, (_, state) in best.items()}, min(pinned, default=None), newest)
+    shards = {key: state for key, (_, state) in best.items()}
+    return RestoredState(shards, min(pinned, default=None), newest, max(taken, default=None))
 
 
 def states_for_other_subtasks(snapshots: Iterable[State], subtask: int, keys: Container[str]) -> list[State]:
@@ -108,7 +116,8 @@ def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     A sink stores the state of one subtask; after a restart the subtask may own shards of others.
     """
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
-    return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation))
+    taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
+    return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation), taken)
 
 
 class _StoredPart(msgspec.Struct, rename="camel"):
@@ -120,6 +129,7 @@ class StoredSnapshot(_StoredPart, rename="camel"):
     """A snapshot as it is stored."""
 
     pinned_start_ms: Millis | None = None
+    taken_ms: Millis | None = None
     states_for_others: list[_StoredPart] = []
 
 

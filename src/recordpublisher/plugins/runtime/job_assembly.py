@@ -143,6 +143,7 @@ def build_job(
         restore=snapshots,
         subtask=subtask,
         parallelism=parallelism,
+        job_name=given.value(JOB_NAME),
         value_type=made_type(values),
     )
     fetcher = build_fetcher(dependencies, group)

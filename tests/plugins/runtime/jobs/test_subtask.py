@@ -31,13 +31,15 @@ class Replaced:
 async def test_a_job_that_another_start_replaced_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr(subtask, "DataFetcher", Replaced)
     monkeypatch.setattr(subtask, "stop_on_signals", lambda drain: None)
-    properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory", "flink.job.name": "shop"})
+    properties = rp.Properties({"flink.streams": "orders", "flink.sink": "memory"})
 
     with pytest.raises(rp.FencedError) as raised:
         await subtask.run_subtask(properties, 0, 1, report=lambda progress: None)
     (note,) = raised.value.__notes__
-    assert "with this flink.job.name ('shop')" in note
-    assert "--elastic shares the shards, another name makes it another job" in note
+    assert note == (
+        "if that was another job, give it another flink.state.uri (in a database: or another flink.job.name); "
+        "--elastic lets processes share the shards"
+    )
 
 
 async def test_what_a_job_has_imported_is_excluded_from_garbage_collection(monkeypatch):

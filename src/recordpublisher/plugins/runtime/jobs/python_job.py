@@ -33,7 +33,7 @@ async def run_python_job(
     OF_COMMAND.set(CommandOptions(given, change))
     async with made_fetcher(job) as fetcher:
         own = build_metrics_exporters(load_registry(), fetcher.properties)
-        await run_fetcher(fetcher, 1, report, [*own, *exporters])
+        await run_fetcher(fetcher, report, [*own, *exporters])
 
 
 def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
@@ -17,7 +18,7 @@ from recordpublisher.plugins.metrics.export import FetchersHere, exporters_opene
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT
-from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
+from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..data_fetcher import DataFetcher
@@ -48,12 +49,11 @@ async def run_subtask(
     if words := without_positions(load_registry().sinks.get(properties.value(SINK) or "", SINK.key), properties):
         log.warning("%s", words)
     exporters = [*_metrics_exporters(properties, subtask, metrics_folder), *more_exporters]
-    await run_fetcher(fetcher, parallelism, report, exporters, supervisor)
+    await run_fetcher(fetcher, report, exporters, supervisor)
 
 
 async def run_fetcher(
     fetcher: DataFetcher,
-    parallelism: int,
     report: Callable[[SubtaskProgress], None],
     exporters: Sequence[MetricsExporter],
     supervisor: int | None = None,
@@ -89,19 +89,16 @@ async def run_fetcher(
             log.info("subtask %d ended before it read anything", subtask)
             return
         await opening
-        is_elastic = properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
-        reader = "a worker of a group" if is_elastic else f"subtask {subtask} of {parallelism}"
-        log.info("%s reads %s", reader, ", ".join(fetcher.streams))
+        if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
+            log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
         for what, minutes in outlasted_minutes(properties).items():
             log.info("an outage of the %s from now on is outlasted for about %.0f minutes", what, minutes)
         reporting = asyncio.create_task(_report(fetcher, report))
         try:
             result = await fetcher.run()
         except FencedError as error:
-            name = properties.value(JOB_NAME)
-            remedy = "--elastic shares the shards, another name makes it another job"
             error.add_note(
-                f"another process was started with this flink.job.name ('{name}') or place of state: {remedy}"
+                f"if that was another job, give it {ANOTHER_PLACE}; --elastic lets processes share the shards"
             )
             raise
         finally:
