@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 import boto3
 import pytest
 
-from recordpublisher.cli.job_commands.positions import DRY_RUN, WRITTEN_AGAIN
+from recordpublisher.cli.job_commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, still_running
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.positions.job_positions import StoredPositions
+from recordpublisher.publishers.clock import SystemClock
 
 from fakes.kcl.lease_table import lease_item
 from processes.command_line import several_commands
@@ -77,12 +80,24 @@ def results(tmp_path_factory):
 def test_an_import_without_apply_shows_what_it_would_write_and_writes_nothing(results):
     done = results["import"]
     assert (done.returncode, done.stderr) == (0, "")
-    head, first, second, last = done.stdout.splitlines()
+    head, first, second, running, last = done.stdout.splitlines()
+    assert running == STILL_RUNNING
     assert head.split() == ["SHARD", "FOUND", "THE", "JOB", "READS"]
     assert first.split() == [SHARDS[0], f"{SEQUENCE}/2", "after", f"{SEQUENCE}-2"]
     assert second.split() == [SHARDS[1], "TRIM_HORIZON", "from", "TRIM_HORIZON"]
     assert re.fullmatch(rf"{DRY_RUN[:-3]}/.*/state\.", last)
     assert results["still nothing"].returncode == 1
+
+
+async def test_who_writes_beside_a_job_is_told_when_it_last_stored_its_positions():
+    class Running:
+        async def load(self):
+            stored = RestoredState({}, None, 1, SystemClock().now_ms() - 3_000)
+            return StoredPositions(RestoredState(), stored)
+
+    assert re.fullmatch(
+        rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await still_running(Running())
+    )
 
 
 def test_the_positions_are_shown(results):
@@ -149,12 +164,13 @@ def test_a_reset_shows_where_the_job_goes_on(results):
         f"{SHARDS[0]}  from TRIM_HORIZON  reset",
         f"{SHARDS[1]}  from TRIM_HORIZON  reset",
         WRITTEN_AGAIN,
+        STILL_RUNNING,
     ]
     assert re.fullmatch(rf"{DRY_RUN[:-3]}/.*\.", last)
 
 
 def test_one_shard_is_reset(results):
-    _, first, second, again, last = results["reset --apply"].stdout.splitlines()
+    _, first, second, again, _, last = results["reset --apply"].stdout.splitlines()
     assert again == WRITTEN_AGAIN
     assert first.split()[:3] == [SHARDS[0], "from", "AT_TIMESTAMP"]
     assert second.split() == [SHARDS[1], "from", "TRIM_HORIZON"]

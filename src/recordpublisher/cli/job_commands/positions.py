@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
@@ -21,6 +22,7 @@ from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
+    from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
 
 positions = subcommands(
@@ -91,6 +93,7 @@ def import_positions(
             plan = await transfer.plan_import()
             rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
             echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
+            echo(await still_running(transfer.job))
             if apply:
                 await transfer.apply_import(plan)
             echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
@@ -166,6 +169,7 @@ def reset_positions(
             rows = [(each.shard, state_text(each.state), each.note) for each in plan]
             echo(table(("SHARD", "THE JOB READS", ""), rows))
             echo(WRITTEN_AGAIN)
+            echo(await still_running(positions_of_job))
             if apply:
                 await reset.apply(plan)
             echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
@@ -176,6 +180,9 @@ def reset_positions(
 WRITTEN_AGAIN = (
     "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
     "created."
+)
+STILL_RUNNING = (
+    "A subtask that still runs ends with a FencedError at its next checkpoint after the positions are written."
 )
 WRITTEN = "Written to {}."
 DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
@@ -218,6 +225,15 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
     if not states:
         raise StateError(f"the job has stored no positions in {job.place}: are these its properties?")
     return dict(sorted(states.items()))
+
+
+async def still_running(job: JobPositions) -> str:
+    """What becomes of a job that was not stopped, and when the last one stored its positions: seconds ago, it seems to run."""
+    taken_ms = (await job.load()).merged.taken_ms
+    if taken_ms is None:
+        return STILL_RUNNING
+    ago = max(0.0, SystemClock().now_ms() - taken_ms) / 1000
+    return f"The job stored its positions at {iso_time(taken_ms)}, {ago:.0f} s ago. {STILL_RUNNING}"
 
 
 @asynccontextmanager
