@@ -91,6 +91,13 @@ def results(folder):
         "replay other program": ["replay", "shop_program:other"],
         "drop": ["drop", str(job), "8"],
         "left after drop": ["list", str(job)],
+        "drop nothing": ["drop", str(job)],
+        "drop both": ["drop", str(job), "9", "--all", "--yes"],
+        "drop all": ["drop", str(job), "--all"],
+        "left without yes": ["list", str(job)],
+        "drop all --yes": ["drop", str(job), "--all", "--yes"],
+        "left after all": ["list", str(job)],
+        "drop unread": ["drop", str(unread_job), "--all", "--yes"],
     }
     with serve_in_thread(streams={"orders": 1}) as endpoint:
         done = several_commands(endpoint, *(["dead-letters", *each] for each in commands.values()), cwd=folder)
@@ -140,6 +147,23 @@ def test_one_letter_alone_is_replayed_or_dropped(results):
     assert "no dead letter with the number 7" in results["replay another"].stderr
     assert (results["drop"].returncode, results["drop"].stdout) == (0, "Dropped: 1.\n")
     assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]
+
+
+def test_all_letters_are_dropped_once_that_is_confirmed(results):
+    done = results["drop all"]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "option '--yes'" in done.stderr
+    assert "it removes every dead letter of the job" in done.stderr
+    assert results["left without yes"].stdout == results["left after drop"].stdout
+    assert (results["drop all --yes"].returncode, results["drop all --yes"].stdout) == (0, "Dropped: 1.\n")
+    assert len(results["left after all"].stdout.splitlines()) == 1
+    assert results["drop unread"].stdout == "Dropped: 0. Not readable, and kept: 1.\n"
+
+
+@pytest.mark.parametrize("command", ["drop nothing", "drop both"])
+def test_either_numbers_or_all_letters_are_dropped(results, command):
+    assert results[command].returncode == 2
+    assert "valid: sequence numbers, or --all" in results[command].stderr
 
 
 def test_a_letter_that_cannot_be_read_is_named_and_kept_and_the_replay_exits_with_1(results, folder):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, run_until_signal, subcommands
@@ -150,8 +150,12 @@ def replay(
 def drop(
     properties: JobProperties,
     numbers: Annotated[
-        list[str], typer.Argument(metavar="SEQUENCE...", help="Sequence numbers, as `list` shows them.")
-    ],
+        list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
+    ] = None,
+    all_letters: Annotated[
+        bool, typer.Option("--all", help="Every letter that can be read, in place of numbers.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them, with --all.")] = False,
     queue: OfQueue = False,
 ) -> None:
     """Remove letters for good.
@@ -159,11 +163,16 @@ def drop(
     Example: recordpublisher dead-letters drop job.properties 49590338271490256608559692538361571095921575989136588898
     """
 
+    if bool(numbers) is all_letters:
+        raise ConfigurationError("--all", " ".join(numbers or ()) or None, "sequence numbers, or --all")
+    if all_letters and not yes:
+        raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
+
     async def run() -> None:
         from recordpublisher.plugins.dead_letters.replay import DropTarget
 
-        done, _, _ = await _replay(properties, DropTarget(), numbers, queue)
-        echo(f"Dropped: {done}.")
+        done, _, unread = await _replay(properties, DropTarget(), numbers or (), queue)
+        echo(f"Dropped: {done}." + (f" Not readable, and kept: {unread}." if unread and all_letters else ""))
 
     run_until_signal(run())
 
