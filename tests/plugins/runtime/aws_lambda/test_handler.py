@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import gzip
 import json
 import time
+import tracemalloc
 from dataclasses import dataclass
 
 import pytest
@@ -18,6 +20,7 @@ class Order:
     number: int
 
 
+MIB = 2**20
 ARN = "arn:aws:kinesis:us-east-2:123456789012:stream/orders"
 
 
@@ -285,3 +288,30 @@ def test_what_it_returns_is_no_handler_of_records():
         rp.ConfigurationError, match=r"takes events; valid: the function that was given to rp.lambda_handler"
     ):
         rp.MapSink(made)
+
+
+def test_compressed_records_are_decompressed_in_parts():  # P6
+    handled = []
+    payload = gzip.compress(bytes(8 * MIB))
+    settings = {"flink.deserializer.compression": "GZIP"}
+    function = rp.lambda_handler(lambda record: handled.append(len(record.data)), settings, max_bytes=MIB)
+    tracemalloc.start()
+    try:
+        assert function(event(*[payload] * 12), Context(60_000)) == failures()
+        assert tracemalloc.get_traced_memory()[1] < 48 * MIB
+    finally:
+        tracemalloc.stop()
+    assert handled == [8 * MIB] * 12
+
+
+def test_what_comes_before_a_record_that_cannot_be_decoded_is_handled_in_every_part():
+    handled = []
+    payloads = [gzip.compress(b'"%s"' % (b"x" * 3 * MIB)) for _ in range(4)]
+    payloads.append(gzip.compress(b"no JSON"))
+
+    def handle(record):
+        handled.append(record.sequence_number)
+
+    settings = {"flink.deserializer.compression": "GZIP", "flink.deserializer": "json"}
+    assert rp.lambda_handler(handle, settings, ordering="PER_SHARD")(event(*payloads), Context(60_000)) == failures(4)
+    assert handled == [number_of(index) for index in range(4)]

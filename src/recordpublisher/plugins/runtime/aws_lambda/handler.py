@@ -130,15 +130,17 @@ class _Invocation:
         batches = Deaggregator(self._shard, ShardMetrics()).batches(response, last, StartingPosition.trim_horizon())
         async for batch in batches:
             await self._decorator.prepare(batch)
+            done, parts = 0, self._decorator.parts(batch)
             try:
-                parts = [*self._decorator.parts(batch)]
-            except DeserializationError as error:
+                while (part := next(parts, None)) is not None:
+                    done += len(part)
+                    yield part
+                    del part  # what is handled is freed
+            except DeserializationError as error:  # no record was left out: that policy raises none
                 before = batch.sequence_numbers.index(error.sequence_number)
-                for part in self._decorator.parts(batch.slice(0, before)) if before else ():
+                for part in self._decorator.parts(batch.slice(done, before)) if before > done else ():
                     yield part
                 return
-            for part in parts:
-                yield part
 
     def _handled(self) -> SequenceNumber | None:
         """The position up to which every record is handled; None: not even the first one is."""
