@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recordpublisher.fetcher.conditional_store import ConditionalStore
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
+from recordpublisher.plugins.stores.s3_store import S3Store
+
 STREAM = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 CONSUMER = f"{STREAM}/consumer/billing:*"
 TARGET = "arn:aws:kinesis:us-east-1:123456789012:stream/copies"
@@ -122,24 +126,31 @@ QUEUES = (
     Action("kinesis:AcknowledgeDeadLetterQueueRecords", (QUEUE,), "discards dead letters", rare=OF_COMMAND),
     Action("kinesis:RestoreDeadLetterQueueRecords", (QUEUE,), "replays dead letters", rare=OF_COMMAND),
 )
-OWN_TABLE = "only when there is no table: create it yourself, and leave this out"
-ITEMS = (
-    Action("dynamodb:GetItem", (TABLE,), "reads"),
-    Action("dynamodb:Query", (TABLE,), "lists"),
-    Action("dynamodb:UpdateItem", (TABLE,), "writes, if nobody else has written"),
-    Action("dynamodb:CreateTable", (TABLE,), "creates the table", rare=OWN_TABLE),
-    Action("dynamodb:DescribeTable", (TABLE,), "waits for the new table", rare=OWN_TABLE),
+PURPOSES = {
+    "writes": "writes, if nobody else has written",
+    "deletes": "deletes what is no longer needed",
+    "creates": "creates the table, and waits for it",
+}
+RARE = {"creates": "only when there is no table: create it yourself, and leave this out"}
+
+
+def of_store(store: type[ConditionalStore], does: str, resource: str, without: str = "") -> tuple[Action, ...]:
+    """The actions of a store that do this."""
+    names = [name for name, what in store.actions.items() if what == does]
+    return tuple(Action(name, (resource,), PURPOSES.get(does, does), RARE.get(does, ""), without) for name in names)
+
+
+ITEMS = tuple(
+    action for does in ("reads", "lists", "writes", "creates") for action in of_store(DynamoDbStore, does, TABLE)
 )
 S3_OBJECTS = (
-    Action("s3:GetObject", (OBJECTS,), "reads"),
-    Action("s3:PutObject", (OBJECTS,), "writes, if nobody else has written"),
-    Action("s3:ListBucket", (BUCKET,), "lists", without="S3 answers that a missing object is denied"),
+    *of_store(S3Store, "reads", OBJECTS),
+    *of_store(S3Store, "writes", OBJECTS),
+    *of_store(S3Store, "lists", BUCKET, "S3 answers that a missing object is denied"),
 )
 LEFT = "only after a process has left the group or was lost"
-DELETE_ITEM = Action("dynamodb:DeleteItem", (TABLE,), "deletes what is no longer needed", without="items are left over")
-DELETE_OBJECT = Action(
-    "s3:DeleteObject", (OBJECTS,), "deletes what is no longer needed", without="objects are left over"
-)
+(DELETE_ITEM,) = of_store(DynamoDbStore, "deletes", TABLE, "items are left over")
+(DELETE_OBJECT,) = of_store(S3Store, "deletes", OBJECTS, "objects are left over")
 
 FEATURES = {
     "polling": Feature(

@@ -7,7 +7,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
@@ -51,8 +51,8 @@ class ConditionalStore(AsyncPort, ABC):
     waiting does not help.
     """
 
-    poll_seconds: ClassVar[float] = 0.05
-    """How long to wait between two reads when polling for changes: a read may cost money."""
+    actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}
+    """The IAM actions that it calls, and what each does; only groups of workers and Spark need what deletes."""
 
     place: str
     """The location, as messages name it: without a password."""

@@ -1,7 +1,9 @@
-"""StoreService: which errors of S3 and DynamoDB a later retry may cure."""
+"""StoreService: which errors of S3 and DynamoDB a later retry may cure, and which actions the stores call."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import ssl
 from contextlib import asynccontextmanager
 
@@ -10,6 +12,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from recordpublisher import StateError, StoreUnavailableError
 from recordpublisher.plugins.stores.aws_store_service import StoreService
+from recordpublisher.plugins.stores.dynamodb_store import DynamoDbStore
+from recordpublisher.plugins.stores.s3_store import S3Store
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -59,3 +63,11 @@ async def test_throttling_errors_of_the_service_and_the_network_are_told_apart(e
     with pytest.raises(StateError, match="GetItem at dynamodb://table/job failed") as caught:
         await failing_service(error).call("GetItem", dict)
     assert isinstance(caught.value, StoreUnavailableError) is is_away
+
+
+@pytest.mark.parametrize("store", [S3Store, DynamoDbStore])
+def test_a_store_names_the_action_of_each_of_its_calls(store):
+    called = set(re.findall(r"""(?:call|pages)\(\s*"(\w+)\"""", inspect.getsource(inspect.getmodule(store))))
+    allowed = {name.partition(":")[2].replace("ListBucket", "ListObjectsV2") for name in store.actions}
+
+    assert allowed == called

@@ -45,10 +45,6 @@ from .findings import NEEDS_A_CHANGE, Finding, NotCheckedError, Verdict, examine
 
 MIN_LOSS_MS = 4 * 3_600_000
 """Less time than this before unread records are lost leaves a person too little of it."""
-WRITES = {"S3": ("s3:PutObject",), "DYNAMODB": ("dynamodb:UpdateItem",)}
-"""What a store of each kind calls to store positions; it has no DryRun."""
-DELETES = {"S3": ("s3:DeleteObject",), "DYNAMODB": ("dynamodb:DeleteItem",)}
-"""What a group calls besides."""
 
 
 class JobChecks:
@@ -65,10 +61,16 @@ class JobChecks:
         """Whether the store can be read, and the actions that write to it."""
         found = await examine("store", self._elastic_store if self._is_elastic else self._store)
         self._has_store = found.verdict is Verdict.OK
-        kind = back_end_of(self._properties.value(STATE_URI) or "")
-        actions = (*WRITES.get(kind, ()), *(DELETES.get(kind, ()) if self._is_elastic else ()))
         words = f"{NEEDS_A_CHANGE}: look at the IAM policy"
-        return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in actions)]
+        return [found, *(Finding(f"store: {each}", Verdict.NOT_CHECKED, words) for each in self._store_changes())]
+
+    def _store_changes(self) -> list[str]:
+        """The actions by which the store changes something: it has no DryRun."""
+        changes = ("writes", "deletes") if self._is_elastic else ("writes",)
+        with suppress(RecordPublisherError):  # a store that cannot be made is a finding of its own
+            store = self._registry.stores.get(back_end_of(self._properties.value(STATE_URI) or ""), STATE_URI.key)
+            return [action for action, does in store.actions.items() if does in changes]
+        return []
 
     async def sink_findings(self) -> list[Finding]:
         """Whether the sink and the one for dead letters can be made, and what they check themselves."""

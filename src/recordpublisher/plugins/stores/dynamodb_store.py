@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import (
@@ -31,6 +31,15 @@ class DynamoDbStore(ConditionalStore):
 
     An item has at most 400 KB.
     """
+
+    actions: ClassVar = {
+        "dynamodb:GetItem": "reads",
+        "dynamodb:Query": "lists",
+        "dynamodb:UpdateItem": "writes",
+        "dynamodb:CreateTable": "creates",
+        "dynamodb:DescribeTable": "creates",
+        "dynamodb:DeleteItem": "deletes",
+    }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""

@@ -50,8 +50,6 @@ class ConditionalObjects(ConditionalStore):
     write.
     """
 
-    poll_seconds = 0.5
-
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the objects side by side."""
         return await get_side_by_side(self.get, names)

@@ -1,7 +1,7 @@
 """S3Store: a conditional store of objects of S3 by the AWS SDK; `If-None-Match` and `If-Match` are its conditions."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from recordpublisher.fetcher.conditional_store import (
@@ -24,7 +24,14 @@ _ATTEMPTS = 10
 
 
 class S3Store(ConditionalObjects):
-    """Owns the client of a bucket. The credentials need GetObject, PutObject, DeleteObject and ListBucket."""
+    """Owns the client of a bucket."""
+
+    actions: ClassVar = {
+        "s3:GetObject": "reads",
+        "s3:PutObject": "writes",
+        "s3:ListBucket": "lists",
+        "s3:DeleteObject": "deletes",
+    }
 
     def __init__(self, uri: str, key: str, properties: Properties) -> None:
         """`key` is the property that has the URI. Raises: ConfigurationError."""
