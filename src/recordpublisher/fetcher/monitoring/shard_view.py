@@ -42,7 +42,7 @@ class ShardView:
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """Behind the shard's tip at the last read, growing since then if records were left or the shard is not read; -1 before the
+        """Age of the last record read, 0 at the shard's tip; it grows while records are left or the shard is not read; -1 before the
         first."""
         return millis_behind_latest(self.entry, self.now_ms)
 

@@ -110,7 +110,7 @@ class ReadSettings(TypedDict, total=False):
     shard_discovery_intervalmillis: int | str
     """`flink.shard.discovery.intervalmillis`: Interval of shard discovery; -1 never. In ms."""
     shard_assigner: str
-    """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM or a plugin's name."""
+    """`flink.shard.assigner`: Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name."""
     shard_assignment: Literal["STATIC", "ELASTIC"]
     """`flink.shard.assignment`: STATIC: a fixed number of subtasks shares the shards. ELASTIC: processes with the same flink.state.uri
     (in a database: and flink.job.name) do; any may join, leave or fail."""
@@ -393,7 +393,7 @@ class ReadSettings(TypedDict, total=False):
     collection_max_size: int | str
     """`CollectionMaxSize`: Data and keys in one PutRecords call; a larger record is sent alone. In bytes."""
     record_max_buffered_time: int | str
-    """`RecordMaxBufferedTime`: How long a record waits for others to fill a call or an aggregate. In ms."""
+    """`RecordMaxBufferedTime`: Linger: how long a record waits for others to fill a call or an aggregate. In ms."""
     rate_limit: int
     """`RateLimit`: Rate limit for each shard, in percent of its capacity (1,000 records and 1 MiB a second)."""
     max_connections: int

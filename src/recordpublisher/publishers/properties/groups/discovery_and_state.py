@@ -15,7 +15,9 @@ DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     unit="ms",
 )
 SHARD_ASSIGNER = DISCOVERY_AND_STATE.text(
-    "flink.shard.assigner", "Which subtask reads which shard: UNIFORM or a plugin's name.", "UNIFORM"
+    "flink.shard.assigner",
+    "Which subtask reads which shard: UNIFORM, by its hash range, or a plugin's name.",
+    "UNIFORM",
 )
 SHARD_ASSIGNMENT = DISCOVERY_AND_STATE.choice(
     "flink.shard.assignment",

@@ -77,7 +77,7 @@ COLLECTION_MAX_SIZE = KINESIS_SINK.integer(
 )
 RECORD_MAX_BUFFERED_TIME = KINESIS_SINK.integer(
     "RecordMaxBufferedTime",
-    "How long a record waits for others to fill a call or an aggregate.",
+    "Linger: how long a record waits for others to fill a call or an aggregate.",
     100,
     minimum=0,
     unit="ms",
