@@ -5,10 +5,10 @@ from dataclasses import replace
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.consumer.deserialization import TextDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import ArrivalTime
 from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -31,7 +31,7 @@ def decorator():
         ArrivalTimestamps(),
         ArrivalTime(Properties({})),
         ShardMetrics(),
-        on_poison=OnPoison.SKIP,
+        on_poison=OnBadRecord.SKIP,
         future_limit_ms=-1,
         decompressor=TenTimes(),
     )
@@ -81,7 +81,7 @@ def test_a_part_is_decompressed_when_it_is_asked_for(monkeypatch):
         ArrivalTimestamps(),
         ArrivalTime(Properties({})),
         ShardMetrics(),
-        on_poison=OnPoison.SKIP,
+        on_poison=OnBadRecord.SKIP,
         future_limit_ms=-1,
         decompressor=Counting(),
     )
@@ -102,7 +102,7 @@ def test_a_payload_that_cannot_be_decompressed_is_one_poisoned_record_in_its_pla
         ArrivalTimestamps(),
         ArrivalTime(Properties({})),
         ShardMetrics(),
-        on_poison=OnPoison.DEAD_LETTER,
+        on_poison=OnBadRecord.DEAD_LETTER,
         future_limit_ms=-1,
         decompressor=Refusing(),
     )

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.consumer.deserialization import CallableDeserializer
-from recordpublisher.consumer.poison_policy import OnPoison, PoisonPolicy
+from recordpublisher.consumer.poison_policy import PoisonPolicy
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from fakes.batches import batch
@@ -20,7 +21,7 @@ def numbers(given):
 
 def test_a_batch_without_poisoned_records_is_decorated_once():
     calls = []
-    PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(
+    PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(
         batch(b"1", b"2"), lambda part: calls.append(len(part)) or numbers(part)
     )
 
@@ -29,7 +30,7 @@ def test_a_batch_without_poisoned_records_is_decorated_once():
 
 def test_the_error_names_shard_record_and_reason():
     with pytest.raises(DeserializationError, match="invalid literal") as raised:
-        PoisonPolicy(OnPoison.FAIL, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+        PoisonPolicy(OnBadRecord.FAIL, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
 
     assert (raised.value.stream, raised.value.shard_id, raised.value.sequence_number) == ("orders", "shardId-0", "2")
     assert isinstance(raised.value.__cause__, ValueError)
@@ -38,7 +39,7 @@ def test_the_error_names_shard_record_and_reason():
 @given(st.lists(st.sampled_from([b"1", b"22", b"poison"]), max_size=8))
 def test_skipping_drops_exactly_the_poisoned_and_keeps_the_position(payloads):
     metrics, whole = ShardMetrics(), batch(*payloads)
-    done = PoisonPolicy(OnPoison.SKIP, metrics).apply(whole, numbers)
+    done = PoisonPolicy(OnBadRecord.SKIP, metrics).apply(whole, numbers)
 
     assert list(done.data) == [data for data in payloads if data != b"poison"]
     assert list(done.value_column) == [int(data) for data in done.data]
@@ -51,14 +52,14 @@ def test_bytes_stay_bytes_when_only_times_fail():
     def times(part):
         return replace(part, event_times=[int(data) for data in part.data])
 
-    done = PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(batch(b"1", b"x"), times)
+    done = PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(batch(b"1", b"x"), times)
 
     assert done.values is None
     assert done.value_column == [b"1"]
 
 
 def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(caplog):
-    PoisonPolicy(OnPoison.SKIP, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+    PoisonPolicy(OnBadRecord.SKIP, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
 
     lines = [line for line in caplog.records if line.levelname == "WARNING"]
     assert [line.getMessage() for line in lines] == [
@@ -69,7 +70,7 @@ def test_the_first_skipped_record_is_logged_with_its_name_and_its_traceback(capl
 
 
 def test_the_first_dead_letter_is_logged_as_a_skipped_record_is(caplog):
-    PoisonPolicy(OnPoison.DEAD_LETTER, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
+    PoisonPolicy(OnBadRecord.DEAD_LETTER, ShardMetrics()).apply(batch(b"1", b"x", b"y"), numbers)
 
     lines = [line for line in caplog.records if line.levelname == "WARNING"]
     assert [line.getMessage() for line in lines] == [
@@ -83,7 +84,7 @@ def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to
         DeserializationError,
         match=r"tail orders --shard shardId-0 --from 2 -n 1., with --properties .* flink.deserializer.error .* deserializer_error=",
     ):
-        PoisonPolicy(OnPoison.FAIL, ShardMetrics()).apply(batch(b"1", b"x"), numbers)
+        PoisonPolicy(OnBadRecord.FAIL, ShardMetrics()).apply(batch(b"1", b"x"), numbers)
 
     line = next(line for line in caplog.records if line.levelname == "ERROR")
     assert (line.exc_info[0], line.fields["shard"]) == (ValueError, "shardId-0")
@@ -103,7 +104,7 @@ def test_whatever_user_code_raises_only_its_record_is_skipped(raised):
 
     deserializer = CallableDeserializer(fail)
     metrics = ShardMetrics()
-    done = PoisonPolicy(OnPoison.SKIP, metrics).apply(
+    done = PoisonPolicy(OnBadRecord.SKIP, metrics).apply(
         batch(b"1", b"x", b"y"), lambda part: part.with_columns(values=deserializer.values(part))
     )
     assert (done.data, metrics.skipped_records) == ([b"1", b"y"], 1)

@@ -6,7 +6,6 @@ import pytest
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
@@ -15,6 +14,7 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -50,7 +50,7 @@ class Output:
 
 
 async def consume(publisher, metrics):
-    options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
+    options = {"on_poison": OnBadRecord.FAIL, "future_limit_ms": -1}
     decorator = BatchDecorator(
         BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
     )
@@ -223,7 +223,7 @@ def test_a_stopped_reader_does_not_end_the_shard():
     async def run():
         fake, output = FakeShard(*texts(5)), Output()
         metrics = ShardMetrics()
-        options = {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
+        options = {"on_poison": OnBadRecord.FAIL, "future_limit_ms": -1}
         decorator = BatchDecorator(
             BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), metrics, **options
         )

@@ -9,11 +9,11 @@ from msgspec import structs
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import DeserializationError, PluginError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -54,7 +54,7 @@ class Output:
 
 def decorator(times=None, metrics=None, **more):
     strategy = BoundedOutOfOrderness(Properties())
-    options = {"on_poison": OnPoison.FAIL, "future_limit_ms": 3_600_000, **more}
+    options = {"on_poison": OnBadRecord.FAIL, "future_limit_ms": 3_600_000, **more}
     return BatchDecorator(
         JsonDeserializer(), times or ArrivalTimestamps(), strategy, metrics or ShardMetrics(), **options
     )
@@ -141,7 +141,7 @@ async def test_an_invalid_event_time_makes_a_poisoned_record():  # S7
 
 async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
     metrics = ShardMetrics()
-    given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnPoison.SKIP, future_limit_ms=-1)
+    given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnBadRecord.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
         batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}", first=5), RunResult.CANCELLED, with_decorator=given
     )
@@ -190,7 +190,7 @@ async def test_a_deserializer_that_has_to_prepare_does_so_before_each_batch():
         ArrivalTimestamps(),
         BoundedOutOfOrderness(Properties()),
         ShardMetrics(),
-        on_poison=OnPoison.FAIL,
+        on_poison=OnBadRecord.FAIL,
         future_limit_ms=3_600_000,
     )
     await ShardConsumer(Script(batch(b"1"), batch(b"2", b"3", first=2), RunResult.COMPLETE), decorating, output).run()
@@ -230,7 +230,7 @@ async def test_a_publisher_that_never_waits_leaves_the_event_loop_to_others():
 async def test_a_batch_without_times_of_arrival_ends_the_job_and_is_not_poisoned(arrival, at):
     records = list(batch(b"1", b"2").records)
     records[at] = structs.replace(records[at], arrival=arrival)
-    given = decorator(on_poison=OnPoison.SKIP)
+    given = decorator(on_poison=OnBadRecord.SKIP)
     with pytest.raises(PluginError, match="Script gave a record of orders/shardId-0 without a valid time of arrival"):
         await run(replace(batch(b"1", b"2"), records=records), RunResult.COMPLETE, with_decorator=given)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import FunctionTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
@@ -24,6 +23,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -193,7 +193,7 @@ def fetcher_dependencies(
         times = FunctionTimestamps(lambda record: int(record.data))
         strategy = BoundedOutOfOrderness(given)
         return BatchDecorator(
-            BytesDeserializer(), times, strategy, metrics, on_poison=OnPoison.FAIL, future_limit_ms=-1
+            BytesDeserializer(), times, strategy, metrics, on_poison=OnBadRecord.FAIL, future_limit_ms=-1
         )
 
     parts: dict[str, Any] = {

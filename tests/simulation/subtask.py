@@ -9,7 +9,6 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import FunctionTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
@@ -24,6 +23,7 @@ from recordpublisher.fetcher.shards.stream_list import StreamList
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermark_functions import emit_limit
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -222,7 +222,7 @@ class Subtask:
 
         def decorator(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
             times, strategy = FunctionTimestamps(lambda record: int(record.data)), BoundedOutOfOrderness(properties)
-            more = {"on_poison": OnPoison.SKIP, "future_limit_ms": FUTURE_LIMIT_MS}
+            more = {"on_poison": OnBadRecord.SKIP, "future_limit_ms": FUTURE_LIMIT_MS}
             return BatchDecorator(BytesDeserializer(), times, strategy, metrics, **more)
 
         return FetcherDependencies(

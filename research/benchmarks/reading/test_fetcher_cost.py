@@ -11,11 +11,11 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.scripted_source import make_fetcher
@@ -81,7 +81,7 @@ def test_cpu_per_record(lookahead, capsys):
             ArrivalTimestamps(),
             strategy,
             metrics,
-            on_poison=OnPoison.FAIL,
+            on_poison=OnBadRecord.FAIL,
             future_limit_ms=3_600_000,
         )
 

@@ -12,10 +12,10 @@ from recordpublisher.consumer.event_time import JsonFieldTimestamps, check_times
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.values_and_time import (
     COMPRESSION,
     DESERIALIZER,
-    ON_POISON,
     TIMESTAMP_FIELD,
     WATERMARK_STRATEGY,
 )
@@ -37,7 +37,7 @@ class RecordReading:
         self._decompressor = decompressor_for(job)
         assigner = timestamp_assigner_for(job, None)
         self._times = assigner if isinstance(assigner, JsonFieldTimestamps) else None
-        unused = (DESERIALIZER, COMPRESSION, ON_POISON, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
+        unused = (DESERIALIZER, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
         self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
         self.event_time: Callable[[Record], int] | None = None if self._times is None else self._event_time
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 from recordpublisher.publishers.errors import DeserializationError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog, how_to_go_on
@@ -17,21 +17,15 @@ log = logging.getLogger("recordpublisher.consumer")
 Decorate = Callable[[RecordBatch], RecordBatch]
 
 
-class OnPoison(Enum):
-    """What happens to a poisoned record; set by `flink.deserializer.error`."""
-
-    FAIL = "the job fails with a DeserializationError"
-    SKIP = "the record is removed from its batch and counted"
-    DEAD_LETTER = "the record is removed from its batch and written to the dead-letter sink"
-
-
 class PoisonPolicy:
     """Finds the poisoned records of a batch that failed as a whole. Counts skipped records in the shard's metrics.
 
     The action has no effect on position and watermark: the batch keeps its read position, and a record without a time moves no watermark.
     """
 
-    def __init__(self, action: OnPoison, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None) -> None:
+    def __init__(
+        self, action: OnBadRecord, metrics: ShardMetrics, skipped_log: SkippedRecordsLog | None = None
+    ) -> None:
         """`skipped_log`: shared by the shards of a job."""
         self._action = action
         self._metrics = metrics
@@ -52,12 +46,12 @@ class PoisonPolicy:
             except Exception as error:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
-                if self._action is OnPoison.FAIL:
+                if self._action is OnBadRecord.FAIL:
                     message = f"{name} cannot be deserialised: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_go_on(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
-                is_kept = self._action is OnPoison.DEAD_LETTER
+                is_kept = self._action is OnBadRecord.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number
                 self._skipped_log.skipped(name, reason, error, key, number, how=DEAD_LETTER if is_kept else "skipped")
                 if is_kept:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord, behind_after
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -21,7 +22,7 @@ from recordpublisher.publishers.user_code import is_raised_in_user_code
 from .advancing_positions import AdvancingPositions
 from .deserialization import Decompressor, Deserializer, PreparedDeserializer
 from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
-from .poison_policy import OnPoison, PoisonPolicy
+from .poison_policy import PoisonPolicy
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 PART_BYTES = 4 * 2**20
@@ -42,7 +43,7 @@ class BatchDecorator:
         strategy: WatermarkStrategy,
         metrics: ShardMetrics,
         *,
-        on_poison: OnPoison,
+        on_poison: OnBadRecord,
         future_limit_ms: int,
         decompressor: Decompressor | None = None,
         skipped_log: SkippedRecordsLog | None = None,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import PluginError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.shards import Shard
 
 from .checkpointer import AcknowledgingCheckpointer, Checkpointer, SnapshotCheckpointer, Snapshotter
@@ -85,7 +85,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
-    dead_letters = DeadLetterHandler(table, settings.on_poison is OnPoison.SKIP, job.dead_letters)
+    dead_letters = DeadLetterHandler(table, settings.on_poison is OnBadRecord.SKIP, job.dead_letters)
     emitter = Emitter(
         job.sink,
         alignment,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.declaration import find_property
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,
     DISCOVERY_INTERVAL,
@@ -26,7 +26,6 @@ from recordpublisher.publishers.properties.groups.values_and_time import (
     IDLE_INTERVAL,
     LOOKAHEAD,
     MAX_LAG,
-    ON_POISON,
     STARTUP_TIMEOUT,
     SYNC_INTERVAL,
     TRACKER_TIMEOUT,
@@ -122,7 +121,7 @@ class FetcherSettings:
     checkpoint_interval_ms: int
     acknowledging_interval_ms: int
     continue_on_data_loss: bool
-    on_poison: OnPoison
+    on_poison: OnBadRecord
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
     drain_seconds: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
@@ -137,7 +136,7 @@ class FetcherSettings:
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             acknowledging_interval_ms=acknowledging_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
-            on_poison=OnPoison[properties.value(ON_POISON)],
+            on_poison=OnBadRecord[properties.value(ON_BAD_RECORD)],
             idle_intervals=IdleIntervals.of(properties),
             store_outages=store_outages(properties),
             **values_of(cls, properties),

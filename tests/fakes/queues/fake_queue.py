@@ -10,7 +10,6 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import JsonDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.assembly import build_fetcher
@@ -18,6 +17,7 @@ from recordpublisher.fetcher.pipeline.bounds import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RecordPublisherFactory, RunResult
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -159,7 +159,9 @@ class QueueFactory(RecordPublisherFactory):
         return sequence
 
 
-def queue_fetcher(queue: FakeQueue, sink: Sink, on_poison: OnPoison = OnPoison.FAIL, **more: Any) -> SubtaskFetcher:
+def queue_fetcher(
+    queue: FakeQueue, sink: Sink, on_poison: OnBadRecord = OnBadRecord.FAIL, **more: Any
+) -> SubtaskFetcher:
     """A fetcher that receives from the queue; values are JSON."""
     given = Properties({})
 
@@ -172,7 +174,7 @@ def queue_fetcher(queue: FakeQueue, sink: Sink, on_poison: OnPoison = OnPoison.F
 
 
 async def work(
-    queue: FakeQueue, sink: Sink, bounds: Bounds | None = None, on_poison: OnPoison = OnPoison.FAIL, **more: Any
+    queue: FakeQueue, sink: Sink, bounds: Bounds | None = None, on_poison: OnBadRecord = OnBadRecord.FAIL, **more: Any
 ) -> tuple[SubtaskFetcher, BoundedResult]:
     """One run, to the tip unless other bounds are given."""
     fetcher = queue_fetcher(queue, sink, on_poison, **more)

@@ -16,17 +16,12 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management.client import ManagementClient
 from recordpublisher.publishers.properties.declaration import Property
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK
 from recordpublisher.publishers.properties.groups.kinesis_sink import SINK_STREAM
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK
-from recordpublisher.publishers.properties.groups.values_and_time import (
-    DESERIALIZER,
-    ON_POISON,
-    TRACKER,
-    WATERMARK_STRATEGY,
-)
+from recordpublisher.publishers.properties.groups.values_and_time import DESERIALIZER, TRACKER, WATERMARK_STRATEGY
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import print_note
@@ -184,7 +179,7 @@ def _is_of_aws(url: str) -> bool:
 def _targets(properties: Properties) -> list[str]:
     """The streams of the Kinesis sink, and of one for dead letters."""
     sinks = {SINK: SINK_STREAM.key}
-    if properties.value(ON_POISON) == "DEAD_LETTER":
+    if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
         sinks[DEAD_LETTER_SINK] = DEAD_LETTER.key + SINK_STREAM.key.removeprefix("flink.sink.")
     named = [properties.get(key) for sink, key in sinks.items() if (properties.value(sink) or "").lower() == "kinesis"]
     return [*dict.fromkeys(each for each in named if each)]

@@ -30,6 +30,7 @@ from recordpublisher.plugins.stores.by_location import back_end_of, missing_fold
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
     CHECKPOINT_INTERVAL,
     SHARD_ASSIGNMENT,
@@ -37,7 +38,6 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
 )
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.retries import SQL_RETRIES
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -17,8 +17,8 @@ from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_ar
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -34,7 +34,7 @@ class HandlerTarget:
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
         """`program`: the fetcher that a program makes. Raises: ConfigurationError for a job with another sink."""
-        given, registry, sink = properties.merged({ON_POISON.key: "DEAD_LETTER"}), load_registry(), None
+        given, registry, sink = properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}), load_registry(), None
         if program is None:
             self._decorator_for = batch_decorator_factory(registry, given)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.properties import Properties
 
 if TYPE_CHECKING:

@@ -16,13 +16,12 @@ from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK
 from recordpublisher.publishers.properties.groups.values_and_time import (
     DESERIALIZER,
-    ON_POISON,
     SYNC_INTERVAL,
     TRACKER,
     TRACKER_TIMEOUT,
@@ -53,11 +52,11 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     It gets the job's properties with two changes: its settings are those under `flink.deadletter.` instead of `flink.sink.`, and its
     job name has the suffix " dead letters".
     """
-    if properties.value(ON_POISON) != "DEAD_LETTER":
+    if properties.value(ON_BAD_RECORD) != "DEAD_LETTER":
         return None
     name = properties.value(DEAD_LETTER_SINK)
     if name is None:
-        reason = f"needed by {ON_POISON.key}=DEAD_LETTER"
+        reason = f"needed by {ON_BAD_RECORD.key}=DEAD_LETTER"
         raise ConfigurationError(DEAD_LETTER_SINK.key, None, ", ".join(registry.sinks.names()), reason=reason)
     sink_class = registry.sinks.get(name, DEAD_LETTER_SINK.key)
     own = dead_letter_properties(properties)

@@ -14,9 +14,9 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.keywords import properties_by_keyword
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
@@ -147,7 +147,7 @@ def _shown(given: object) -> object:
 
 def check_bounded(properties: Properties) -> None:
     """Raises: ConfigurationError for a property that bounded reads do not support."""
-    if properties.value(ON_POISON) == "DEAD_LETTER":
+    if properties.value(ON_BAD_RECORD) == "DEAD_LETTER":
         raise ConfigurationError(
-            ON_POISON.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
+            ON_BAD_RECORD.key, "DEAD_LETTER", "FAIL or SKIP, where the sink is not one of this library (Spark)"
         )

@@ -5,13 +5,14 @@ from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
 from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
-from recordpublisher.consumer.poison_policy import OnPoison, log
+from recordpublisher.consumer.poison_policy import log
 from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.initial_position import initial_position
-from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, ON_POISON
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
+from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
@@ -37,7 +38,7 @@ def batch_decorator_factory(
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
     strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
-    on_poison, limit = OnPoison[properties.value(ON_POISON)], properties.value(FUTURE_LIMIT)
+    on_poison, limit = OnBadRecord[properties.value(ON_BAD_RECORD)], properties.value(FUTURE_LIMIT)
     decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
     skipped_log, implausible_times = SkippedRecordsLog(log), ImplausibleTimes()
 

@@ -11,6 +11,7 @@ from ..password_masking import MASK
 from .declaration import Property, is_secret
 from .groups import (
     access,
+    bad_records,
     discovery_and_state,
     fanout,
     files_and_tables,
@@ -37,6 +38,7 @@ GROUPS = (
     discovery_and_state.DISCOVERY_AND_STATE,
     values_and_time.VALUES_AND_TIME,
     formats.FORMATS,
+    bad_records.BAD_RECORDS,
     discovery_and_state.MEMORY,
     retries.RETRIES,
     sinks.SINKS,
@@ -70,7 +72,7 @@ def properties_by_keyword() -> dict[str, Property[Any]]:
 
 
 def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
-    key = sinks.DEAD_LETTER.key + declared.key.removeprefix(_OF_SINKS)
+    key = bad_records.DEAD_LETTER.key + declared.key.removeprefix(_OF_SINKS)
     return replace(declared, key=key, sentence=f"`{declared.key}` of the dead-letter sink.", aliases=(), argument="")
 
 

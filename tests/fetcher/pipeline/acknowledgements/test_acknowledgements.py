@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.fetcher.pipeline.bounds import Bounds, EndReason
 from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailableError, TransientError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_fetcher, work
@@ -96,7 +96,7 @@ def test_a_skipped_record_is_acknowledged():
     queue.put(7, data=b"{no json")
     sink = rp.MemorySink()
 
-    run_virtual(work(queue, sink, on_poison=OnPoison.SKIP))
+    run_virtual(work(queue, sink, on_poison=OnBadRecord.SKIP))
 
     assert len(sink.records) == 5
     assert not queue.messages
@@ -108,7 +108,7 @@ def test_a_dead_letter_is_acknowledged_when_it_is_durable():
     queue.put(1, 2, data=b"{no json")
     letters = FlushedSink(queue)
 
-    run_virtual(work(queue, rp.MemorySink(), on_poison=OnPoison.DEAD_LETTER, dead_letters=letters))
+    run_virtual(work(queue, rp.MemorySink(), on_poison=OnBadRecord.DEAD_LETTER, dead_letters=letters))
 
     assert {record.sequence_number for record in letters.records} == {"1", "2"}
     assert not queue.messages

@@ -6,9 +6,9 @@ import random
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.queues.fake_queue import FakeQueue, queue_fetcher
@@ -72,7 +72,7 @@ def map_sink(world: World) -> rp.MapSink:
 
 async def process(world: World, sink: rp.Sink) -> None:
     """One process, which is stopped, killed, or runs to the tip. Whatever a killed one still does has no effect."""
-    fetcher = queue_fetcher(world.queue, sink, OnPoison.SKIP, receivers=3)
+    fetcher = queue_fetcher(world.queue, sink, OnBadRecord.SKIP, receivers=3)
     await fetcher.open()
     seconds = world.random.uniform(0.1, 8)
     running = asyncio.create_task(fetcher.run_bounded(Bounds(stop_at_tip=True)))

@@ -4,7 +4,6 @@ import asyncio
 
 from recordpublisher.consumer.deserialization import BytesDeserializer
 from recordpublisher.consumer.event_time import ArrivalTimestamps
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.fetcher.pipeline.memory_budget import BudgetLimits, MemoryBudget
@@ -14,6 +13,7 @@ from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.publishers.aggregation.expanded_records import MAX_BATCH_BYTES
 from recordpublisher.publishers.aggregation.loop_yielder import STEP
 from recordpublisher.publishers.base import RunResult
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -34,7 +34,7 @@ def test_p6_the_batches_of_a_long_aggregate_wait_for_memory():
         gaps = RetentionGaps(None, suspension, clock, False)
         limits = BudgetLimits(limit, limit, 10**9)
         intake = ReadIntake(MemoryBudget(limits), clock, suspension, lambda _: None, gaps)
-        shard, options = entry(), {"on_poison": OnPoison.FAIL, "future_limit_ms": -1}
+        shard, options = entry(), {"on_poison": OnBadRecord.FAIL, "future_limit_ms": -1}
         decorator = BatchDecorator(
             BytesDeserializer(), ArrivalTimestamps(), BoundedOutOfOrderness(Properties()), shard.metrics, **options
         )

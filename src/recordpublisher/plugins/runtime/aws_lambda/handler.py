@@ -22,7 +22,7 @@ from recordpublisher.publishers.errors import ConfigurationError, Deserializatio
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.records import RecordBatch, UserRecord, V
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
@@ -60,7 +60,7 @@ def lambda_handler(
     with SHORT_ERRORS:
         given = checked_properties(properties, {}, lambda_handler, deserializer=deserializer)
         given.check()
-        if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_POISON)):
+        if "DEAD_LETTER" in (options.get("on_failure"), given.value(ON_BAD_RECORD)):
             reason = "the event source mapping has an on-failure destination"
             raise ConfigurationError("on_failure", "DEAD_LETTER", "FAIL or SKIP", reason=reason)
         values = chosen_deserializer(load_registry(), given, deserializer)

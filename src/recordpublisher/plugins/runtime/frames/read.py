@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, PreparedDeserializer
-from recordpublisher.consumer.poison_policy import OnPoison
 from recordpublisher.extras import install_command
 from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
 from recordpublisher.fetcher.sink import State
@@ -18,9 +17,10 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import check_end, initial_position, refuse_future, time_ms
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.generated.settings import ReadSettings
+from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON, TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
@@ -79,7 +79,7 @@ def read_arrow(
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
         given,
-        deserializer=chosen if given.value(ON_POISON) == OnPoison.FAIL.name else _CheckedValues(chosen, columns),
+        deserializer=chosen if given.value(ON_BAD_RECORD) == OnBadRecord.FAIL.name else _CheckedValues(chosen, columns),
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,
         until_event_time=None if end is None or isinstance(end, Mapping) else _end_ms(end, given, timestamp_assigner),

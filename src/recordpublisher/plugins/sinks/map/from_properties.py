@@ -3,6 +3,7 @@
 from recordpublisher.plugins.host.function_property import import_check, imported_function
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import MAP_ON_FAILURE, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.sinks import (
     MAP_BATCH_SIZE,
     MAP_BATCH_WAIT,
@@ -10,12 +11,10 @@ from recordpublisher.publishers.properties.groups.sinks import (
     MAP_FUNCTION,
     MAP_MAX_AGE,
     MAP_MAX_BYTES,
-    MAP_ON_FAILURE,
     MAP_ORDERING,
     MAP_RETRIES,
     MAP_TIMEOUT,
 )
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import is_coroutine_function
 
@@ -33,8 +32,8 @@ class MapSinkFromProperties(MapSink):
         if timeout is not None and not is_coroutine_function(function):
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError(MAP_TIMEOUT.key, timeout, "not set, or an async function", reason=reason)
-        if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_POISON) != "DEAD_LETTER":
-            reason = f"with {ON_POISON.key}={value(ON_POISON)} none is written"
+        if value(MAP_ON_FAILURE) == "DEAD_LETTER" and value(ON_BAD_RECORD) != "DEAD_LETTER":
+            reason = f"with {ON_BAD_RECORD.key}={value(ON_BAD_RECORD)} none is written"
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", WITH_DEAD_LETTERS, reason=reason)
         self._function = function
         super().__init__(

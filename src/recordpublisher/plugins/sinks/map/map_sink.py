@@ -11,8 +11,7 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER_SINK
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER_SINK, ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
 from .batch_wait import BatchWait
@@ -24,11 +23,11 @@ from .ordering import ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .running_calls import RunningCalls
-from .settings import MapSettings, OnFailure
+from .settings import MapSettings
 from .unhandled_record import UnhandledBatch, UnhandledRecord
 
 MAX_BYTES = 64 * 1024 * 1024
-WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_POISON.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
+WITH_DEAD_LETTERS = f"FAIL or SKIP, or this with {ON_BAD_RECORD.key}=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
 
 
 class MapSink(Sink[V]):
@@ -142,7 +141,7 @@ class MapSink(Sink[V]):
 
     def for_dead_letters(self) -> MapSink[V]:
         """A sink with the same handler and settings, which rejects what fails, and takes records of any age."""
-        settings = replace(self._settings, max_age=None, on_failure=OnFailure.DEAD_LETTER)
+        settings = replace(self._settings, max_age=None, on_failure=OnBadRecord.DEAD_LETTER)
         return MapSink(self._given_handler, clock=self._clock, **asdict(settings))
 
     def check(self, context: SinkContext) -> str:
@@ -150,7 +149,7 @@ class MapSink(Sink[V]):
 
         Raises: ConfigurationError where a handler takes values of another type, a stream has none, or dead letters have no sink.
         """
-        if context.has_dead_letters is False and self._settings.on_failure is OnFailure.DEAD_LETTER:
+        if context.has_dead_letters is False and self._settings.on_failure is OnBadRecord.DEAD_LETTER:
             raise ConfigurationError("on_failure", "DEAD_LETTER", WITH_DEAD_LETTERS, reason="the job writes none")
         return self._handler.check(context)
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, log_user_error
 
 from .ordering import ReadyRecords
-from .settings import MapSettings, OnFailure
+from .settings import MapSettings
 from .unhandled_record import UnhandledBatch, UnhandledRecord
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
@@ -120,7 +121,7 @@ class Outcomes:
             self._retry_later(items, self._policy.delay_seconds(item.attempts - 1))
             return
         reason = describe_error(error)
-        if self._settings.on_failure is OnFailure.FAIL:
+        if self._settings.on_failure is OnBadRecord.FAIL:
             message = f"{item} cannot be handled: {reason}"
             log_user_error(log, error, message, item.pending.batch.shard.key, item.record.sequence_number)
             remedy = "on_failure=SKIP or DEAD_LETTER goes on without it (in a file flink.sink.map.on.failure)"
@@ -160,7 +161,7 @@ class Outcomes:
             timer.cancel()
 
     def _give_up(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
-        is_kept = self._settings.on_failure is OnFailure.DEAD_LETTER
+        is_kept = self._settings.on_failure is OnBadRecord.DEAD_LETTER
         key, sequence_number = item.pending.batch.shard.key, item.record.sequence_number
         how = "rejected" if is_kept else "skipped"
         self._skipped_log.skipped(str(item), reason, error, key, sequence_number, how=how)

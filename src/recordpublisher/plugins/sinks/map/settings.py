@@ -7,22 +7,11 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 
 from .ordering import Ordering
 
 E = TypeVar("E", bound=Enum)
-
-
-class OnFailure(Enum):
-    """What becomes of a record that the handler cannot handle, after the retries.
-
-    FAIL: the job ends with a SinkError. SKIP: it is logged, counted and passed over. DEAD_LETTER: it is written to the job's
-    dead-letter sink.
-    """
-
-    FAIL = "FAIL"
-    SKIP = "SKIP"
-    DEAD_LETTER = "DEAD_LETTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +25,11 @@ class MapSettings:
     retries: int
     timeout: float | None
     max_age: float | None
-    on_failure: OnFailure
+    on_failure: OnBadRecord
     max_bytes: int
 
     @classmethod
-    def of(cls, *, ordering: str | Ordering, on_failure: str | OnFailure, **given: Any) -> MapSettings:
+    def of(cls, *, ordering: str | Ordering, on_failure: str | OnBadRecord, **given: Any) -> MapSettings:
         """Check every argument. Raises: ConfigurationError that names it, its value and what is valid."""
         for name, least in (("concurrency", 1), ("batch_size", 1), ("retries", 0), ("max_bytes", 1)):
             value = given[name]
@@ -55,7 +44,7 @@ class MapSettings:
             raise ConfigurationError("batch_wait", wait, "seconds, at least 0")
         return cls(
             ordering=_member("ordering", ordering, Ordering),
-            on_failure=_member("on_failure", on_failure, OnFailure),
+            on_failure=_member("on_failure", on_failure, OnBadRecord),
             **given,
         )
 

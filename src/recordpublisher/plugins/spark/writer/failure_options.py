@@ -9,8 +9,14 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.properties.groups.sinks import DEAD_LETTER, DEAD_LETTER_SINK, JSONL_PATH
-from recordpublisher.publishers.properties.groups.values_and_time import ON_POISON
+from recordpublisher.publishers.properties.groups.bad_records import (
+    CHOICES,
+    DEAD_LETTER,
+    DEAD_LETTER_SINK,
+    ON_BAD_RECORD,
+    OnBadRecord,
+)
+from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..options import SPARK
@@ -21,8 +27,8 @@ ON_FAILURE = SPARK.choice(
     "flink.spark.write.onfailure",
     "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`. "
     "Option `onFailure`.",
-    "FAIL",
-    ("FAIL", "SKIP", "DEAD_LETTER"),
+    OnBadRecord.FAIL.name,
+    CHOICES,
     aliases=("onFailure",),
 )
 DEAD_LETTERS = SPARK.text(
@@ -73,7 +79,7 @@ def check_folder(properties: Properties) -> None:
 
 
 def _create_sink(properties: Properties) -> Sink:
-    made = build_dead_letter_sink(load_registry(), properties.merged({ON_POISON.key: "DEAD_LETTER"}))
+    made = build_dead_letter_sink(load_registry(), properties.merged({ON_BAD_RECORD.key: "DEAD_LETTER"}))
     if made is None:
         raise ImpossibleStateError("the policy DEAD_LETTER has no sink")
     return made

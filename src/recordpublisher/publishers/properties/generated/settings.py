@@ -128,9 +128,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deserializer.compression`: How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`."""
     deserializer_decompressed_max_bytes: int | str
     """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. In bytes."""
-    deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
-    DEAD_LETTER."""
     watermark_timestamp_field: str
     """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
     watermark_outoforderness_millis: int | str
@@ -187,6 +184,14 @@ class ReadSettings(TypedDict, total=False):
     --descriptor_set_out=FILE`. Either this or `flink.deserializer.protobuf.module`."""
     deserializer_protobuf_module: str
     """`flink.deserializer.protobuf.module`: The Python module that protoc generated, for example `orders_pb2`."""
+    deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
+    DEAD_LETTER."""
+    sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with
+    `flink.deserializer.error=DEAD_LETTER`."""
+    deadletter_sink: str
+    """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."""
     subtask_queue_bytes: int | str
     """`flink.subtask.queue.bytes`: Memory budget of everything queued in a subtask. In bytes."""
     shard_queue_bytes: int | str
@@ -280,8 +285,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sql.transaction.backoff.max`: Largest back-off of a transaction of the sql sink or state store. In ms."""
     sql_transaction_backoff_expconst: float
     """`flink.sql.transaction.backoff.expconst`: Growth of the back-off of a transaction of the sql sink or state store."""
-    deadletter_sink: str
-    """`flink.deadletter.sink`: The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."""
     sink_sql_uri: str
     """`flink.sink.sql.uri`: The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."""
     sink_sql_table: str
@@ -320,9 +323,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.map.timeout`: When an async function is cancelled, which counts as a failure; not set: never. In ms."""
     sink_map_max_age: int | str
     """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
-    sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with
-    `flink.deserializer.error=DEAD_LETTER`."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
     sink_partitions: str
@@ -428,6 +428,8 @@ class ReadSettings(TypedDict, total=False):
     alarm_interval: int | str
     """`flink.alarm.interval`: Alarm when a shard with new records emits none, or the global watermark stands still, for this long; -1
     off. In ms."""
+    deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
+    """`flink.deadletter.map.on.failure`: `flink.sink.map.on.failure` of the dead-letter sink."""
     deadletter_sql_uri: str
     """`flink.deadletter.sql.uri`: `flink.sink.sql.uri` of the dead-letter sink."""
     deadletter_sql_table: str
@@ -462,8 +464,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.map.timeout`: `flink.sink.map.timeout` of the dead-letter sink. In ms."""
     deadletter_map_max_age: int | str
     """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. In ms."""
-    deadletter_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.deadletter.map.on.failure`: `flink.sink.map.on.failure` of the dead-letter sink."""
     deadletter_map_max_bytes: int | str
     """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. In bytes."""
     deadletter_partitions: str

@@ -1,14 +1,8 @@
-"""Properties of the sinks that are included, but for the Kinesis sink; dead letters."""
+"""Properties of the sinks that are included, but for the Kinesis sink."""
 
 from ..property_types import PropertyGroup
 
 SINKS = PropertyGroup("Sinks")
-DEAD_LETTER_SINK = SINKS.text(
-    "flink.deadletter.sink", "The sink for records that cannot be used, with flink.deserializer.error=DEAD_LETTER."
-)
-DEAD_LETTER = SINKS.prefix(
-    "flink.deadletter.", "A setting of the dead-letter sink: flink.deadletter.jsonl.path is its flink.sink.jsonl.path."
-)
 SQL_URI = SINKS.text(
     "flink.sink.sql.uri", "The database of the sql sink: postgresql://user@host/database or sqlite:////path/file.db."
 )
@@ -78,12 +72,6 @@ MAP_TIMEOUT = SINKS.optional_integer(
 )
 MAP_MAX_AGE = SINKS.optional_integer(
     "flink.sink.map.max.age", "Records that arrived longer ago are not handled; not set: all are.", minimum=1, unit="ms"
-)
-MAP_ON_FAILURE = SINKS.choice(
-    "flink.sink.map.on.failure",
-    "After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with `flink.deserializer.error=DEAD_LETTER`.",
-    "FAIL",
-    ("FAIL", "SKIP", "DEAD_LETTER"),
 )
 MAP_MAX_BYTES = SINKS.integer(
     "flink.sink.map.max.bytes",

@@ -23,12 +23,6 @@ MAX_DECOMPRESSED_BYTES = VALUES_AND_TIME.integer(
     maximum=2**30,
     unit="bytes",
 )
-ON_POISON = VALUES_AND_TIME.choice(
-    "flink.deserializer.error",
-    "A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
-    "FAIL",
-    ("FAIL", "SKIP", "DEAD_LETTER"),
-)
 TIMESTAMP_FIELD = VALUES_AND_TIME.text(
     "flink.watermark.timestamp.field", "JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."
 )
