@@ -116,3 +116,20 @@ def test_every_rule_that_the_code_cites_is_on_the_page():
 
     assert len(cited) > 40
     assert cited <= told, cited - told
+
+
+SETTINGS_OF_THE_KCL = (
+    "applicationName executableName streamArn streamName AwsCredentialsProvider processingLanguage initialPositionInStream "
+    "initialPositionInStreamExtended regionName failoverTimeMillis workerId shardSyncIntervalMillis maxRecords "
+    "idleTimeBetweenReadsInMillis callProcessRecordsEvenForEmptyRecordList parentShardPollIntervalMillis "
+    "cleanupLeasesUponShardCompletion taskBackoffTimeMillis metricsBufferTimeMillis metricsMaxQueueSize "
+    "validateSequenceNumberBeforeCheckpointing maxActiveThreads clientVersionConfig gracefulLeaseHandoffTimeoutMillis "
+    "maxLeasesForWorker shutdownGraceMillis timeoutInSeconds retrievalMode metricsLevel"
+)
+"""Of the sample file of amazon-kclpy 3, without those of tables and of balancing, and of the daemon that reads it."""
+
+
+@pytest.mark.parametrize("setting", SETTINGS_OF_THE_KCL.split())
+def test_the_page_of_the_kcl_says_what_becomes_of_a_setting(setting):
+    rows = [line for line in (ROOT / "docs/migrate/from-kcl.md").read_text().splitlines() if line.startswith("| ")]
+    assert any(re.search(rf"`{setting}\b", row.split(" | ")[0]) for row in rows)
