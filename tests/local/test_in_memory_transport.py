@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from recordpublisher.local import Delays, MemoryTransport
+import recordpublisher as rp
+from recordpublisher.local import Delays, MemoryTransport, in_memory
 from recordpublisher.local.streams.account import Account
 from recordpublisher.publishers.errors import (
     ResourceInUseError,
@@ -140,3 +141,17 @@ def test_closing_the_client_ends_the_subscription_of_the_endpoint():
         return len(setup.account.subscriptions._all)
 
     assert run(scenario) == 0
+
+
+async def test_a_job_in_memory_reads_the_shards_that_a_test_splits_and_merges():
+    sink = rp.MemorySink()
+    with in_memory({"orders": 1}) as account:
+        orders = account.find("orders")
+        orders.put(b"1", "k")
+        assert (children := orders.split("shardId-000000000000")) == ("shardId-000000000001", "shardId-000000000002")
+        orders.put(b"2", "k")
+        assert orders.merge(*children) == "shardId-000000000003"
+        orders.put(b"3", "k")
+        async with rp.DataFetcher("orders", region="eu-west-1", start="TRIM_HORIZON", sink=sink) as job:
+            await job.run_bounded(stop_at_tip=True)
+    assert [record.data for record in sink.records] == [b"1", b"2", b"3"]

@@ -29,7 +29,7 @@ BUFFER_BYTES = 1 << 16
 def in_memory(streams: Mapping[str, int], *, region: str = "us-east-1") -> Iterator[Account]:
     """Have all that is started in the block read and write an account in this process, without a port: `streams` by name, with shards.
 
-    `account.find("orders").put(b"...", "key")` puts a record. For tests of a job, on any event loop.
+    `account.find("orders").put(b"...", "key")` puts a record, its `split` and `merge` reshard it. For tests of a job, on any event loop.
     """
     account = Account(SystemClock(), region, Delays(), None)
     for name, shard_count in streams.items():

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from .server import LocalKinesis
-from .streams.resharding import merge, split
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,22 +72,12 @@ class LocalStream:
         self._served.call(self._put_all, encoded, key)
 
     def split(self, shard_id: str) -> tuple[str, ...]:
-        """Split a shard in the middle of its hash range; returns the ids of its children. Raises: ApiError when it is closed."""
-        return self._served.call(self._split, shard_id)
+        """`Stream.split`. Raises: ApiError."""
+        return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the one after it; returns the child's id. Raises: ApiError when they are no neighbours, or one is closed."""
-        return self._served.call(self._merge, shard_id, adjacent_shard_id)
-
-    def _split(self, shard_id: str) -> tuple[str, ...]:
-        stream = self._served.endpoint.stream(self.name)
-        shard = stream.shard(shard_id)
-        middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
-        return tuple(child.id for child in split(stream, shard, middle))
-
-    def _merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        stream = self._served.endpoint.stream(self.name)
-        return merge(stream, stream.shard(shard_id), stream.shard(adjacent_shard_id)).id
+        """`Stream.merge`. Raises: ApiError."""
+        return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
 
     def _put_all(self, payloads: list[bytes], key: str | None) -> None:
         stream = self._served.endpoint.stream(self.name)

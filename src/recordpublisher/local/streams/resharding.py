@@ -1,8 +1,14 @@
 """Splits, merges and changes of the shard count. Parents close, children open, and each hash key always belongs to one open shard."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ..api_errors import invalid_argument
 from .shard import HashRange, Shard, uniform_ranges
-from .stream import Stream
+
+if TYPE_CHECKING:
+    from .stream import Stream
 
 
 def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:

@@ -12,6 +12,7 @@ from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 from ..api_errors import in_use, not_found
 from ..clock import Clock
 from .consumers import CONSUMER_LIMIT, ConsumerTable
+from .resharding import merge, split
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 from .tags import TagSet
 
@@ -169,6 +170,16 @@ class Stream:
         sequence_number = shard.log.append(b64encode(data).decode(), key_json, size, self.clock.now_ms())
         shard.log.notify()
         return sequence_number
+
+    def split(self, shard_id: str) -> tuple[str, ...]:
+        """Split a shard in the middle of its hash range; returns the ids of its children. Raises: ApiError when it is closed."""
+        shard = self.shard(shard_id)
+        middle = (shard.hash_range.start + shard.hash_range.end + 1) // 2
+        return tuple(child.id for child in split(self, shard, middle))
+
+    def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
+        """Merge a shard and the one after it; returns the child's id. Raises: ApiError when they are no neighbours, or one is closed."""
+        return merge(self, self.shard(shard_id), self.shard(adjacent_shard_id)).id
 
     @property
     def horizon_ms(self) -> int:
