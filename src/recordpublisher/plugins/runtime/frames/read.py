@@ -68,7 +68,8 @@ def read_arrow(
 
     With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the columns are
     those of Spark, with the payload as `data`; what a function or `json` makes follows as `value`, in JSON. At most 20,000 rows or 16 MiB
-    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`.
+    of records wait for the next batch. To end early, `close` the reader. Needs the extra `arrow`. `.read_pandas()` makes a DataFrame of
+    pandas.
 
     Raises: ConfigurationError at once, also for a field without an Arrow type; other errors while batches are taken.
     """
