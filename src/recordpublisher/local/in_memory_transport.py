@@ -21,7 +21,6 @@ from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from .event_writer import write_events
 from .streams.account import Account, Delays
 
-DEADLINE_SECONDS = 30.0
 BUFFER_BYTES = 1 << 16
 """What a connection buffers between writer and reader, as a socket does."""
 
@@ -45,8 +44,11 @@ def in_memory(streams: Mapping[str, int], *, region: str = "us-east-1") -> Itera
 class MemoryTransport:
     """Calls an account in this process. Owns the open subscriptions."""
 
-    def __init__(self, account: Account, *, dispatcher: RequestDispatcher | None = None) -> None:
+    def __init__(
+        self, account: Account, deadline_seconds: float = 30.0, dispatcher: RequestDispatcher | None = None
+    ) -> None:
         self._account = account
+        self._deadline = deadline_seconds
         self._dispatcher = dispatcher or RequestDispatcher(account)
         self._open: set[MemoryResponse] = set()
 
@@ -57,7 +59,7 @@ class MemoryTransport:
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
         """A call whose body the client has encoded."""
         with translate_errors(api):
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(self._deadline):
                 response = await _as_sdk_errors(api, self._dispatcher.call(api, body))
             decoder = RESPONSE_DECODERS.get(f"{api}Output", msgspec.json.decode)
             decoded = decoder(response) if response else {}  # without output, as of DeregisterStreamConsumer

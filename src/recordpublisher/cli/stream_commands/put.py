@@ -139,9 +139,9 @@ def put(
 class Putting:
     """Puts lines until the files end. Owns the count of records that were not put."""
 
-    def __init__(self, key_of: PartitionKey, rate: float | None) -> None:
+    def __init__(self, key_of: PartitionKey, rate: float | None, clock: Clock | None = None) -> None:
         self._key_of = key_of
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._pace = None if rate is None else Pace(rate, self._clock)
         self.failed = 0
 

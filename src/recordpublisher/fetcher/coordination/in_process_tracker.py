@@ -16,10 +16,18 @@ class InProcessTracker(WatermarkTracker):
     it, and the fetchers fail at the start-up timeout.
     """
 
-    def __init__(self, *, parallelism: int = 1, clock: Clock | None = None, timeout_ms: int = 30_000) -> None:
+    def __init__(
+        self,
+        properties: object = None,
+        parallelism: int = 1,
+        start_at: int | None = None,
+        clock: Clock | None = None,
+        timeout_ms: int = 30_000,
+    ) -> None:
         self._clock = clock or SystemClock()
         self._timeouts = GroupTimeouts(timeout_ms, startup_ms=None)
         self._open_generation(parallelism)
+        self.start_at(start_at)
 
     async def open(self, subtask: int, parallelism: int) -> None:
         """Join. An expected subtask that has not reported keeps the global watermark from rising (W6).

@@ -28,9 +28,10 @@ class DrawnFault:
 class RandomFaults:
     """Owns the random generator. The same seed and the same calls give the same faults."""
 
-    def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0) -> None:
+    def __init__(self, rules: Sequence[FaultRule] = (), seed: int = 0, max_in_a_row: int = MAX_FAULTS_IN_A_ROW) -> None:
         self.counts: Counter[FaultKind] = Counter()
         self._random = Random(seed)  # noqa: S311 - faults that can be repeated, not secrets
+        self._max_in_a_row = max_in_a_row
         self._in_a_row: Counter[Hashable] = Counter()
         self._take_overs: Counter[Hashable] = Counter()
         numbered = list(enumerate(rules))
@@ -74,7 +75,7 @@ class RandomFaults:
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
         """Draw, but not after too many faults in a row, except by rules with rate 1."""
-        if self._in_a_row[goal] >= MAX_FAULTS_IN_A_ROW:
+        if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)
         self._in_a_row[goal] += drawn is not None

@@ -25,7 +25,7 @@ from .registration.consumer_registrar import PROCESS_REF_COUNTS, ConsumerRefCoun
 
 
 def register_eagerly(
-    properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None
+    properties: Properties, streams: Iterable[str], *, ports: FanOutService | None = None, clock: Clock | None = None
 ) -> Properties:
     """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
 
@@ -37,16 +37,16 @@ def register_eagerly(
     config = FanOutConfig.of(properties)
     if config.registration is not RegistrationType.EAGER:
         return properties
-    return properties.merged(run_sync(_registered(properties, config, tuple(streams), ports)))
+    return properties.merged(run_sync(_registered(properties, config, tuple(streams), ports, clock or SystemClock())))
 
 
 async def _registered(
-    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None
+    properties: Properties, config: FanOutConfig, streams: tuple[str, ...], given: FanOutService | None, clock: Clock
 ) -> dict[str, str]:
     ports = given or kinesis.KinesisClient(properties, streams)
     try:
         # with reference counts of its own: this call uses the consumer no longer than it lasts
-        registrar = ConsumerRegistrar(ports, config, SystemClock(), ref_counts=ConsumerRefCounts())
+        registrar = ConsumerRegistrar(ports, config, clock, ref_counts=ConsumerRefCounts())
         for stream in streams:
             await registrar.ensure(stream_name(stream), arn_of(stream))
     finally:

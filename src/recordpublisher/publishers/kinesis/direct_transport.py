@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..clock import SystemClock, observed_timeout
+from ..clock import Clock, SystemClock, observed_timeout
 from ..properties.groups.access import REQUEST_TIMEOUT
 from ..properties.properties import Properties
 from .ca_bundle import client_tls, environment_ca_bundle
@@ -25,11 +25,13 @@ class DirectTransport:
     The deadline of calls and the limit of their starts are those of `SdkTransport`.
     """
 
-    def __init__(self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport]) -> None:
+    def __init__(
+        self, access: KnownAccess, properties: Properties, with_sdk: Callable[[], Transport], clock: Clock | None = None
+    ) -> None:
         """Read the trusted CAs. Raises: ConfigurationError when they cannot be used."""
         self._access = access
         self._seconds = properties.value(REQUEST_TIMEOUT) / 1000
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._with_sdk = with_sdk
         self._sdk: Transport | None = None
         self._start_limiter = CallStartLimiter()

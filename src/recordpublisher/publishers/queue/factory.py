@@ -46,12 +46,14 @@ class QueueFactory(RecordPublisherFactory):
 
     visibility_seconds = 30.0
 
-    def __init__(self, properties: Mapping[str, object], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
+    ) -> None:
         """Read the properties. Raises: ConfigurationError."""
         self._properties = properties = properties if isinstance(properties, Properties) else Properties(properties)
         self.visibility_seconds = float(properties.value(VISIBILITY_TIMEOUT))
         self._clock = clock or SystemClock()
-        self._own_client: QueueClient | None = None
+        self._own_client = client
         self._streams: Sequence[str] = ()
         self._arn: str | None = None
         self._finding = asyncio.Lock()

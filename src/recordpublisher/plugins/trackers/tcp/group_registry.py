@@ -41,12 +41,20 @@ class RegisteredGroup:
 class GroupRegistry:
     """Owns all groups of a tracker. `call_later` calls a function after some seconds; times are ms of a monotonic clock.
 
-    A group that stays empty for 15 minutes is removed; a subtask that reconnects sends its whole state.
+    A group that stays empty for `retention_ms` is removed; a subtask that reconnects sends its whole state.
     """
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], object],
+        retention_ms: float = 900_000,
+        max_groups: int = 1_000,
+        max_subtasks: int = 200_000,
+    ) -> None:
         self._call_later = call_later
-        self._retention_ms, self._max_groups, self._max_subtasks = 900_000, 1_000, 200_000
+        self._retention_ms = retention_ms
+        self._max_groups = max_groups
+        self._max_subtasks = max_subtasks
         self._groups: dict[str, RegisteredGroup] = {}
         self._changed: dict[str, RegisteredGroup] = {}
         self.heartbeats = 0

@@ -8,7 +8,7 @@ import ssl
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.read_buffers import limit_handshake_read_ahead
 
@@ -43,6 +43,7 @@ class TrackerServer:
         port: int = 0,
         *,
         tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
         max_connections: int = 20_000,
         max_unauthenticated: int = 4_000,
     ) -> None:
@@ -56,7 +57,7 @@ class TrackerServer:
         self._encrypted_buffer = bytearray(READ_BUFFER_BYTES)
         self.groups = GroupRegistry(lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
         self._tls = tls
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._max_connections = max_connections
         self._max_unauthenticated = max_unauthenticated
         self._unauthenticated: dict[ClientOfServer, None] = {}
