@@ -122,11 +122,11 @@ SETTINGS_OF_THE_KCL = (
     "applicationName executableName streamArn streamName AwsCredentialsProvider processingLanguage initialPositionInStream "
     "initialPositionInStreamExtended regionName failoverTimeMillis workerId shardSyncIntervalMillis maxRecords "
     "idleTimeBetweenReadsInMillis callProcessRecordsEvenForEmptyRecordList parentShardPollIntervalMillis "
-    "cleanupLeasesUponShardCompletion taskBackoffTimeMillis metricsBufferTimeMillis metricsMaxQueueSize "
-    "validateSequenceNumberBeforeCheckpointing maxActiveThreads clientVersionConfig gracefulLeaseHandoffTimeoutMillis "
+    "cleanupLeasesUponShardCompletion taskBackoffTimeMillis "
+    "validateSequenceNumberBeforeCheckpointing clientVersionConfig gracefulLeaseHandoffTimeoutMillis "
     "maxLeasesForWorker shutdownGraceMillis timeoutInSeconds retrievalMode metricsLevel"
 )
-"""Of the sample file of amazon-kclpy 3, without those of tables and of balancing, and of the daemon that reads it."""
+"""Of the sample file of amazon-kclpy 3, without those that its page has by kind: metrics, threads, tables, balancing."""
 
 
 @pytest.mark.parametrize("setting", SETTINGS_OF_THE_KCL.split())
