@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.shards.assignment import (
-    UniformAssigner,
     missing_reader_reason,
     monitor_of,
     monitored_shards,
     uniform,
+    uniform_assigner,
 )
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import MAX_HASH_KEY, HashRange, Shard
 
 from fakes.shard_entries import shard
@@ -55,7 +56,7 @@ def test_another_process_assigns_the_same():  # never Python's hash
 
 
 def test_the_registered_assigner_assigns_the_same():
-    assert UniformAssigner()(even(5)[3], 4) == uniform(even(5)[3], 4)
+    assert uniform_assigner(Properties())(even(5)[3], 4) == uniform(even(5)[3], 4)
 
 
 def monitored_by(subtask, parallelism, own=()):

@@ -56,8 +56,8 @@ def test_an_empty_response_at_the_tip_means_that_nothing_is_unread():
     assert measured(empty())[0] == TipDistance(False)
 
 
-def test_the_end_of_a_shard_is_reported():
-    assert measured(empty(following=None))[0] == TipDistance(False, is_end=True)
+def test_nothing_is_unread_at_the_end_of_a_shard():
+    assert measured(empty(following=None))[0] == TipDistance(False)
 
 
 def test_empty_responses_before_a_record_are_read_within_five_calls_a_second():

@@ -16,15 +16,9 @@ def uniform(shard: Shard, parallelism: int) -> int:
     return (index + zlib.crc32(shard.stream.encode())) % parallelism
 
 
-class UniformAssigner:
-    """`uniform` as a registered assigner. Built as `UniformAssigner(properties)`."""
-
-    def __init__(self, properties: Properties | None = None) -> None:
-        pass
-
-    def __call__(self, shard: Shard, parallelism: int) -> int:
-        """The subtask that owns the shard."""
-        return uniform(shard, parallelism)
+def uniform_assigner(properties: Properties) -> ShardAssigner:
+    """`uniform`, as it is registered."""
+    return uniform
 
 
 def monitor_of(owner: int, parallelism: int) -> int:

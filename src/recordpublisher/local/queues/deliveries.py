@@ -1,7 +1,7 @@
 """Deliveries: which records of a stream a queue has not delivered, has in flight, delivers again, and has as dead letters."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -64,13 +64,12 @@ class Deliveries:
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()
         answer = _Answer(limit)
-        sources: list[Callable[[_Answer, int], None]] = [self._take_new, self._take_visible]
-        if dead:
-            sources = [self._take_dead]
-        elif not self._is_turn_of_new:
-            sources.reverse()
-        for take in sources:
-            take(answer, now_ms)
+        turns = (False,) if dead else (self._is_turn_of_new, not self._is_turn_of_new)
+        for is_turn_of_new in turns:
+            if is_turn_of_new:
+                self._take_new(answer, now_ms)
+            else:
+                self._take_again(answer, self._visible[dead])
         self._is_turn_of_new ^= bool(answer.records)
         for delivery, _ in answer.records:
             delivery.receive_count += 1
@@ -123,12 +122,6 @@ class Deliveries:
             delivery = self.unacknowledged[key]
             delivery.is_dead |= max_receives is not None and delivery.receive_count >= max_receives
             self._visible[delivery.is_dead][key] = None
-
-    def _take_visible(self, answer: "_Answer", now_ms: int) -> None:
-        self._take_again(answer, self._visible[False])
-
-    def _take_dead(self, answer: "_Answer", now_ms: int) -> None:
-        self._take_again(answer, self._visible[True])
 
     def _take_again(self, answer: "_Answer", visible: dict[Key, None]) -> None:
         for key in tuple(visible):

@@ -51,7 +51,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "protobuf": "plugins.deserializers.protobuf:ProtobufDeserializer",
     },
     "shard_assigners": {
-        "UNIFORM": "fetcher.shards.assignment:UniformAssigner",
+        "UNIFORM": "fetcher.shards.assignment:uniform_assigner",
     },
     "metrics_exporters": {
         "prometheus": "plugins.metrics.prometheus.exporter:PrometheusExporter",

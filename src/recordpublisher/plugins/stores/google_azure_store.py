@@ -55,14 +55,6 @@ class GoogleAzureStore(ConditionalObjects):
         """Read an object."""
         return (await self._get(name)).entry
 
-    async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put if there is no object."""
-        return await self._put(name, value, None)
-
-    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put if the object is still the one that has this ETag."""
-        return await self._put(name, value, expected)
-
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List the folder of the prefix: obstore knows no other prefixes."""
         found: dict[str, str] = {}

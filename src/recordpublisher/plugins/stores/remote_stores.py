@@ -50,6 +50,14 @@ class ConditionalObjects(ConditionalStore):
     write.
     """
 
+    async def put_if_absent(self, name: str, value: bytes) -> str:
+        """Put if there is no object."""
+        return await self._put(name, value, None)
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        """Put if the object is still the one that has this ETag."""
+        return await self._put(name, value, expected)
+
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
         """Read the objects side by side."""
         return await get_side_by_side(self.get, names)
@@ -61,6 +69,10 @@ class ConditionalObjects(ConditionalStore):
     async def delete(self, *names: str) -> None:
         """Delete one by one, side by side."""
         await side_by_side(map(self._delete, names))
+
+    @abstractmethod
+    async def _put(self, name: str, value: bytes, expected: str | None) -> str:
+        """Put if the object has this ETag; None: if there is none."""
 
     @abstractmethod
     async def _delete(self, name: str) -> None:

@@ -49,14 +49,6 @@ class S3Store(ConditionalObjects):
         found = await self._get(name)
         return None if found is None else found[0]
 
-    async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Put with `If-None-Match: *`."""
-        return await self._put(name, value, None)
-
-    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put with `If-Match`."""
-        return await self._put(name, value, expected)
-
     async def list_versions(self, prefix: str) -> dict[str, str]:
         """List; S3 sorts by name."""
         return {name: version async for name, version in self._listed(prefix)}

@@ -138,30 +138,29 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
 def is_host_unknown(error: object) -> bool:
     """Whether DNS knows no such host; False while DNS itself does not answer, and for what is no error."""
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
-    causes = _causes(error) if isinstance(error, BaseException) else ()
-    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in causes)
+    return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
 
 
 def speaks_no_tls(error: object) -> bool:
     """Whether what answers at an `https://` address speaks no TLS, as after a mistyped `http://`."""
-    causes = _causes(error) if isinstance(error, BaseException) else ()
-    return any(isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in causes)
+    return any(
+        isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
+    )
 
 
 def is_refused(error: object) -> bool:
     """Whether nothing listens at the port."""
-    causes = _causes(error) if isinstance(error, BaseException) else ()
     refused = f"[Errno {errno.ECONNREFUSED}]"  # of several addresses each is in one text
-    return any(refused in str(cause) for cause in causes)
+    return any(refused in str(cause) for cause in _causes(error))
 
 
 def _is_bad_certificate(error: BaseException) -> bool:
     return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from; the SDK keeps that in `kwargs`."""
-    while error is not None:
+def _causes(error: object) -> Iterator[BaseException]:
+    """The error and what it was raised from; the SDK keeps that in `kwargs`. Nothing for what is no error."""
+    while isinstance(error, BaseException):
         yield error
         inner = getattr(error, "kwargs", {}).get("error")
         error = inner if isinstance(inner, BaseException) else error.__cause__

@@ -20,13 +20,12 @@ class TipDistance:
     """The result of one probe.
 
     `has_unread`: there is a record after the position; `oldest_ms` is its arrival (epoch ms). `millis_behind`: MillisBehindLatest of the
-    last response. `is_end`: the shard is closed and has no record after the position.
+    last response.
     """
 
     has_unread: bool
     oldest_ms: int | None = None
     millis_behind: int = 0
-    is_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,7 @@ def _distance_from(response: ReadResponse) -> TipDistance | None:
     behind = response.millis_behind_latest or 0
     if response.records:
         return TipDistance(True, to_millis(response.records[0].arrival), behind)
-    if response.next_iterator is None:
-        return TipDistance(False, is_end=True)
-    return TipDistance(False) if behind == 0 else None
+    return TipDistance(False) if behind == 0 or response.next_iterator is None else None
 
 
 async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
