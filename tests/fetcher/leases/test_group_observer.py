@@ -130,3 +130,13 @@ async def test_a_record_that_is_missing_is_looked_for_consistently(group):
     group.store.consistent.clear()
     assert await group.beats() == {"b": 1}
     assert group.store.consistent == [False]
+
+
+@pytest.mark.parametrize(("lease_ms", "seconds"), [(None, 20), (20_000, 20), (8_000, 20), (120_000, 120)])
+async def test_a_worker_is_sealed_when_it_is_silent_for_the_longer_of_both_lease_durations(group, lease_ms, seconds):
+    """While a rolling change of the setting is under way, a worker may still write to its sink by its own."""
+    await group.store.beat(WorkerRecord("b", beat=2, lease_ms=lease_ms))
+    for elapsed in range(0, seconds + 5, 5):
+        group.clock.seconds = elapsed
+        view = await group.observer.seal_silent(await group.observer.look())
+        assert view.records["b"].is_sealed == (elapsed >= seconds), elapsed

@@ -17,7 +17,7 @@ def observer_after(*reads, max_gap=10.0):
 
 
 def is_silent(observer, seconds=20.0):
-    return observer.silent_for(seconds) == {"x"}
+    return observer.silent_for({"x": seconds}) == {"x"}
 
 
 def test_a_heartbeat_that_stands_for_the_whole_time_is_silent():
@@ -66,4 +66,4 @@ def test_a_worker_is_never_silent_for_longer_than_its_heartbeat_has_stood(reads,
         observer.observe({"x": beat}, sent, answered)
         now, seen = answered, read_at
     assert seen is not None
-    assert not observer.silent_for(seen - beat_at + ROUNDING_SECONDS)
+    assert not observer.silent_for({"x": seen - beat_at + ROUNDING_SECONDS})

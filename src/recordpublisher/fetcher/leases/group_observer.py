@@ -89,16 +89,21 @@ class GroupObserver:
         return view
 
     async def seal_silent(self, view: GroupView) -> GroupView:
-        """Seal the workers that are silent for the lease duration, and return the view with those that are sealed now."""
-        silent = self._silence.silent_for(self._settings.duration) - {self._worker}
+        """Seal the workers that are silent for their lease, and return the view with those that are sealed now."""
+        leases = {name: self._lease_of(view.records[name]) for name in view.records}
+        silent = self._silence.silent_for(leases) - {self._worker}
         sealed: dict[str, WorkerRecord] = {}
         for worker in sorted(silent):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
             except ConflictError:  # it has sent a heartbeat, or somebody else has sealed it
                 continue
-            log.warning("worker %s sent no heartbeat for %g s and was sealed", worker, self._settings.duration)
+            log.warning("worker %s sent no heartbeat for %g s and was sealed", worker, leases[worker])
         return replace(view, records={**view.records, **sealed}) if sealed else view
+
+    def _lease_of(self, record: WorkerRecord) -> float:
+        """In seconds: the longer one of this worker's and of its own, which differ while the setting is changed worker by worker."""
+        return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, Stored[WorkerRecord]]]:
         """The records, none of them from before the table: its owners count their shards in those that they have written before it (E8).
@@ -132,7 +137,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
             if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
                 raise LiveWorkerError(moving[0])
             if new := now.keys() - beats.keys():
-                log.info("waiting for %g s whether worker %s lives", settings.duration, ", ".join(sorted(new)))
+                log.info("waiting until the lease of worker %s is over: it may live", ", ".join(sorted(new)))
             beats |= now
             view = await observer.seal_silent(view)
             if not view.unsealed and view.table.owners <= view.records.keys():

@@ -42,6 +42,6 @@ class SilenceObserver:
         for heartbeat in self._heartbeats.values():
             heartbeat.count_until(answered if is_gap else sent, is_gap=is_gap)
 
-    def silent_for(self, seconds: float) -> set[str]:
-        """The workers whose heartbeat has stood for at least this time."""
-        return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= seconds}
+    def silent_for(self, leases: Mapping[str, float]) -> set[str]:
+        """The workers whose heartbeat has stood for at least their lease (seconds)."""
+        return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= leases[worker]}

@@ -296,4 +296,5 @@ class Worker:
             group_watermark=self.group_watermark,
             loads=self._loads.state(self._owned.shards, self._readers.loads()),
             checkpoint_ms=self._checkpoint_ms,
+            lease_ms=round(self._settings.duration * 1000),
         )

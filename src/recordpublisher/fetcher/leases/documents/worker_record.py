@@ -29,6 +29,7 @@ class WorkerRecord:
     - `group_watermark`: the highest value of the group that it knows (E8).
     - `checkpoint_ms`: when it stored its last checkpoint, by its clock (epoch ms); for people, nothing is decided by it.
     - `loads`: the load level of each shard (`shard_loads.py`); absent: the lowest.
+    - `lease_ms`: its lease duration: it may write to its sink for two thirds of it after this heartbeat (E4).
     """
 
     worker: str
@@ -43,6 +44,7 @@ class WorkerRecord:
     group_watermark: int | None = None
     loads: Mapping[str, int] = field(default_factory=dict)
     checkpoint_ms: int | None = None
+    lease_ms: int | None = None
 
     def has_released(self, shard: str, epoch: int) -> bool:
         """Whether it gave the shard up that it has had since this epoch."""
@@ -63,6 +65,7 @@ class WorkerRecord:
             "groupWatermark": self.group_watermark,
             "loads": json_documents.by_stream(self.loads) or None,
             "checkpoint": self.checkpoint_ms,
+            "lease": self.lease_ms,
         }
         return json_documents.to_bytes({name: value for name, value in entries.items() if value is not None})
 
@@ -83,6 +86,7 @@ class WorkerRecord:
             stored.group_watermark,
             dict(json_documents.by_key(stored.loads)),
             stored.checkpoint,
+            stored.lease,
         )
 
 
@@ -103,3 +107,4 @@ class _StoredRecord(msgspec.Struct, rename="camel"):
     group_watermark: Millis | None = None
     loads: _ByStream = {}
     checkpoint: Millis | None = None
+    lease: Millis | None = None
