@@ -1,5 +1,8 @@
 """Rows by partition: times are cut in UTC, a field as it is, and what has no value has a folder of its own."""
 
+import re
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 
@@ -43,6 +46,17 @@ def test_a_field_is_one_folder_for_each_value_and_cannot_leave_it():
     ]
 
 
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00", "0999-05-05T23:59:59", "9999-12-31T00:00:00", "9999-12-31T23:59:59.999999"]
+)
+@pytest.mark.parametrize("unit", ["us", "ms"])
+def test_every_time_that_python_can_hold_has_its_name_with_four_digits_of_the_year(time, unit):
+    times = pa.array([datetime.fromisoformat(time).replace(tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    row = pa.record_batch({"at": times.cast(pa.timestamp(unit, "UTC"), safe=False)})
+    (partition,) = Partitions("dt={at:%Y-%m-%d}/hour={at:%H}/year={at:%Y}").split(row)
+    assert partition.folder == f"dt={time[:10]}/hour={time[11:13]}/year={time[:4]}"
+
+
 @pytest.mark.parametrize("time", [None, 2**62, -(2**62)])
 def test_rows_without_a_value_are_together_as_in_hive(time):
     assert split("dt={eventTime:%Y}", (time, "CH"), (0, "CH")) == [
@@ -65,9 +79,22 @@ def test_a_folder_with_another_name_than_its_field_is_told_with_the_name():
 
 
 @pytest.mark.parametrize(
-    "pattern", ["dt={country:%Y}", "missing={missing}", "dt={missing:%Y}", "price={price}", "n={eventTime:%Y}"]
+    ("pattern", "words"),
+    [
+        ("dt={country:%Y}", "'country' has the type string; it can be a time: eventTime; valid"),
+        ("dt={missing:%Y}", "'missing' is no column; it can be a time: eventTime; valid"),
+        (
+            "missing={missing}",
+            "'missing' is no column; it can be a text, a whole number, a boolean or a date: country, n;",
+        ),
+        (
+            "price={price}",
+            "'price' has the type double; it can be a text, a whole number, a boolean or a date: country, n;",
+        ),
+        ("n={eventTime:%Y}", "'n' is the name of a column that rows have"),
+    ],
 )
-def test_a_column_that_cannot_be_cut_is_named(pattern):
-    with pytest.raises(rp.ConfigurationError, match=r"is none of the columns|is the name of a column"):
+def test_a_column_that_cannot_be_cut_is_named_with_those_that_can(pattern, words):
+    with pytest.raises(rp.ConfigurationError, match=re.escape(words)):
         Partitions(pattern).check(SCHEMA)
     Partitions("dt={eventTime:%Y}/country={country}/n={n}").check(SCHEMA)

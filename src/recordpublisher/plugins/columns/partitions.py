@@ -21,7 +21,7 @@ _VALID = "folders such as dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={c
 _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 """The unit of time that a part of a format needs, the smallest first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _END = pa.scalar(datetime(1, 1, 2, tzinfo=UTC)), pa.scalar(datetime(9999, 12, 31, tzinfo=UTC))
+_FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
 """Times outside have no name in Python's calendar: they count as none."""
 
 
@@ -75,11 +75,12 @@ class Partitions:
         """Whether rows of these columns can be partitioned. Raises: ConfigurationError."""
         for part in self.parts:
             kind = schema.field(part.column).type if part.column in schema.names else None
-            if kind is None or not (pa.types.is_timestamp(kind) if part.form else _is_plain(kind)):
-                columns = ", ".join(
-                    field.name for field in schema if part.form is None or pa.types.is_timestamp(field.type)
-                )
-                reason = f"{part.column!r} is none of the columns {columns}"
+            fits = pa.types.is_timestamp if part.form else _is_plain
+            if kind is None or not fits(kind):
+                what = f"has the type {kind}" if kind else "is no column"
+                which = "a time" if part.form else "a text, a whole number, a boolean or a date"
+                names = ", ".join(field.name for field in schema if fits(field.type))
+                reason = f"{part.column!r} {what}; it can be {which}: {names}"
                 raise ConfigurationError(PARTITIONS.key, part.column, _VALID, reason=reason)
             if part.form and part.name in schema.names:
                 reason = f"{part.name!r} is the name of a column that rows have"
@@ -112,15 +113,15 @@ def _keys(column: pa.Array, unit: str | None) -> pa.Array:
     """What rows of one partition have in common."""
     if unit is None:
         return column
-    is_named = pc.and_(pc.greater_equal(column, _FIRST), pc.less(column, _END))
+    is_named = pc.and_(pc.greater_equal(column, _FIRST), pc.less_equal(column, _LAST))
     return pc.floor_temporal(pc.if_else(is_named, column, pa.scalar(None, column.type)), unit=unit)
 
 
 def _value(part: PartitionPart, key: Any) -> Any:
     if not key.is_valid or part.form is None:
         return key.as_py()
-    micros = key.cast(pa.timestamp("us", "UTC")).value
-    return (_EPOCH + timedelta(microseconds=micros)).strftime(part.form)
+    time = _EPOCH + timedelta(microseconds=key.cast(pa.timestamp("us", "UTC")).value)
+    return time.strftime(part.form.replace("%Y", f"{time.year:04}"))  # strftime does not pad a year everywhere
 
 
 def _is_plain(kind: Any) -> bool:

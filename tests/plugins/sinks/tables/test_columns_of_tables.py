@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import duckdb
 import pytest
@@ -41,6 +41,11 @@ class OtherOrder:
 @dataclass
 class Lasting:
     time: timedelta
+
+
+@dataclass
+class Dated:
+    at: datetime
 
 
 @dataclass
@@ -135,6 +140,19 @@ async def test_each_partition_has_files_of_its_own(kind):
 
     assert len(data_files(kind)) == 4
     assert sorted((row["price"], row["country"]) for row in kind.rows()) == [(1, "CH"), (2, "DE"), (3, "CH"), (4, None)]
+
+
+async def test_the_first_and_the_last_time_have_their_partitions(kind):
+    first, last = (time.replace(tzinfo=UTC) for time in (datetime.min, datetime.max))
+    await written(kind, 1, Dated(first), Dated(last), **{"flink.sink.partitions": "dt={at:%Y-%m-%d}"})
+
+    if kind.name == "delta":
+        found, days = {row["dt"] for row in kind.rows()}, ["0001-01-01", "9999-12-31"]
+    else:
+        partitions = kind.table().inspect.partitions().to_pylist()
+        found, days = {each["partition"]["at_day"] for each in partitions}, [first.date(), last.date()]
+    assert sorted(found) == days
+    assert sorted(row["at"] for row in kind.rows()) == [first, last]
 
 
 async def test_a_table_with_other_partitions_is_refused(kind):

@@ -213,22 +213,24 @@ def _statistics(footer: Any) -> dict[str, Any]:
     return {
         "numRecords": footer.num_rows,
         "minValues": {name: _json_value(min(values)) for name, values in known.items()},
-        "maxValues": {name: _json_value(max(values), timedelta(microseconds=999)) for name, values in known.items()},
+        "maxValues": {name: _json_value(max(values)) for name, values in known.items()},
         "nullCount": nulls,
     }
 
 
 def _limits(found: Any) -> list[Any]:
-    """None: not known, or of a type whose order readers do not agree on."""
+    """None: not known, or of a type whose order readers do not agree on. The greatest time is rounded up, as the log has ms."""
     try:
         values = [found.min, found.max] if found.has_min_max else []
-    except (OverflowError, ValueError):  # a time after the year 9999
+        if values and isinstance(values[1], datetime):
+            values[1] += timedelta(microseconds=999)
+    except (OverflowError, ValueError):  # a time after the year 9999, or in its last ms
         return [None]
     return [value if isinstance(value, (int, date)) else None for value in values]
 
 
-def _json_value(value: Any, added: timedelta = timedelta(0)) -> Any:
-    """Times in ms, as Delta's log has them, rounded away from the values between."""
+def _json_value(value: Any) -> Any:
+    """Times in ms, as Delta's log has them."""
     if isinstance(value, datetime):
-        return (value + added).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value
