@@ -66,6 +66,28 @@ def test_rows_without_a_value_are_together_as_in_hive(time):
 
 
 @pytest.mark.parametrize(
+    ("value", "is_valid"),
+    [("k" * 247, True), ("k" * 248, False), ("ü" * 41, True), ("ü" * 42, False), ("", True), (None, True)],
+)
+def test_the_name_of_a_folder_has_at_most_so_many_bytes_when_it_is_escaped(value, is_valid):
+    partitions, row = Partitions("country={country}"), rows((0, value), (0, "CH"))
+    if is_valid:
+        partitions.check_values(row, longest=255, together=600)
+        return
+    with pytest.raises(
+        ValueError, match=r"'country' is too long for flink.sink.partitions: .* 25\d|260 bytes, 255 are valid"
+    ):
+        partitions.check_values(row, longest=255, together=600)
+
+
+def test_all_folders_together_have_at_most_so_many_bytes():
+    partitions, row = Partitions("dt={eventTime:%Y}/country={country}"), rows((0, "k" * 100))
+    partitions.check_values(row, longest=255, together=116)
+    with pytest.raises(ValueError, match="116 bytes, 115 are valid"):
+        partitions.check_values(row, longest=255, together=115)
+
+
+@pytest.mark.parametrize(
     "pattern", ["dt", "dt={eventTime:%S}", "n={n}/n={n}", "{n}", "n={n}//country={country}", "dt={eventTime:}"]
 )
 def test_another_pattern_is_refused_in_a_sentence(pattern):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +27,9 @@ class FileColumns:
     Then a last column `value` has deserialised values as JSON text; it is null where there are none.
     """
 
-    def __init__(self, value_type: Any = None) -> None:
-        """Raises: ConfigurationError that names a field without an Arrow type."""
+    def __init__(self, value_type: Any = None, check_rows: Callable[[pa.RecordBatch], None] | None = None) -> None:
+        """`check_rows` raises ValueError for rows that the sink refuses. Raises: ConfigurationError for a field without an Arrow type."""
+        self._check_rows = check_rows
         self._has_text = value_type is None or not fields_of(inspect.type_info(value_type))
         self._columns = frame_columns(None if self._has_text else value_type)
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
@@ -63,10 +64,12 @@ class FileColumns:
 
     def _together(self, batches: Sequence[RecordBatch]) -> pa.RecordBatch:
         rows = self._columns.batch(*batches)
-        if not self._has_text:
-            return rows
-        texts = pa.concat_arrays([_texts(batch) for batch in batches])
-        return pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
+        if self._has_text:
+            texts = pa.concat_arrays([_texts(batch) for batch in batches])
+            rows = pa.RecordBatch.from_arrays([*rows.columns, texts], schema=self.schema)
+        if self._check_rows is not None:
+            self._check_rows(rows)
+        return rows
 
 
 def _texts(batch: RecordBatch) -> pa.Array:

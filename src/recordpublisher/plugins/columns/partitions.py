@@ -86,6 +86,21 @@ class Partitions:
                 reason = f"{part.name!r} is the name of a column that rows have"
                 raise ConfigurationError(PARTITIONS.key, part.name, _VALID, reason=reason)
 
+    def check_values(self, rows: pa.RecordBatch, longest: int, together: int) -> None:
+        """Whether the folder of each row can be one: in bytes the `longest` name, and all names `together`. Raises: ValueError."""
+        texts = [part.column for part in self.parts if pa.types.is_string(rows.schema.field(part.column).type)]
+        sizes = (pc.max(pc.binary_length(rows.column(name))).as_py() or 0 for name in texts)
+        if not texts or 3 * sum(sizes) + sum(len(name) + 40 for name in self.names) <= min(longest, together):
+            return
+        for folder in {partition.folder for partition in self.split(rows)}:
+            name = max(folder.split("/"), key=len)
+            if len(name) > longest or len(folder) > together:
+                size, most = (len(name), longest) if len(name) > longest else (len(folder), together)
+                raise ValueError(
+                    f"{name.partition('=')[0]!r} is too long for {PARTITIONS.key}: {name[:40]}... {size} bytes, {most} are valid; leave "
+                    "it out there, or see to it that the producer sends a shorter one"
+                )
+
     def split(self, rows: pa.RecordBatch) -> Iterator[Partition]:
         """The rows of each partition, in their order."""
         if not self.parts:

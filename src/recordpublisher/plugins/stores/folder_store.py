@@ -202,10 +202,10 @@ class FolderStore(ConditionalStore):
                 (self._root / folder).rmdir()
 
 
-def folder_error(folder: str | Path, error: OSError) -> StateError:
-    """The error of our own for a folder: StoreUnavailableError when a retry may help."""
+def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
+    """The error of our own for a folder: StoreUnavailableError when a retry may help. `way`: how to go on."""
     kind = StoreUnavailableError if error.errno in _AWAY else StateError
-    return kind(f"the folder {folder} cannot be used: {error}")
+    return kind(f"the folder {folder} cannot be used: {error}{way}")
 
 
 def _read(path: Path) -> VersionedValue | None:

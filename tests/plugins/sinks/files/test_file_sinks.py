@@ -3,7 +3,7 @@
 import json
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow.parquet as pq
@@ -157,6 +157,23 @@ async def test_files_that_a_user_moves_away_break_no_job_and_no_start(tmp_path, 
     assert await Start(sink_in(tmp_path, kind)).open() == [state(2)]
     assert "not there any more" in caplog.text
     await job.commits.publish()
+
+
+async def test_what_can_never_get_its_name_is_an_error_that_says_how_to_go_on(tmp_path, kind):
+    sink = sink_in(tmp_path, kind)
+    await sink.open(rp.SinkContext())
+    await sink.write(batch(b"a"))
+    committed = await sink.stage(CommitNumber("job/0", 1))
+    ((hidden, name),) = committed.content["files"]
+    named = replace(committed, content={"files": [(hidden, f"key={'k' * 300}/{name}")]})
+
+    for _ in range(2):
+        with pytest.raises(rp.StateError, match=rf"File name too long.*move {tmp_path / hidden} away"):
+            await sink.publish([named])
+
+    (tmp_path / hidden).rename(tmp_path / "kept")
+    await sink.publish([named])
+    assert visible(tmp_path) == ["kept"]
 
 
 async def test_a_start_that_was_replaced_before_it_published_is_fenced_also_when_its_files_were_moved(tmp_path, kind):
@@ -328,6 +345,7 @@ async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
         {"stream": ".."},
         {"sequence": "../1"},
         {"sequence": "1\n"},
+        {"sequence": "1" * 111},
     ],
     ids=repr,
 )

@@ -62,6 +62,50 @@ async def test_each_partition_has_files_of_its_own_that_others_find(tmp_path):
     assert found.fetchall() == [(b"a", "00"), (b"b", "01")]
 
 
+@dataclass
+class Keyed:
+    key: str
+
+
+@pytest.mark.parametrize("of", [Keyed, None])
+async def test_a_record_whose_folder_has_no_valid_name_is_rejected_before_anything_is_staged(tmp_path, of):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason))
+
+    name = "key" if of else "partitionKey"
+    given = {"flink.sink.parquet.path": str(tmp_path), "flink.sink.partitions": f"{name}={{{name}}}"}
+    keys = ["a", "k" * 300, "../\0", "."]
+    records = batch(*(b"x" for _ in keys))
+    for record, key in zip(records.records, keys, strict=True):
+        record.partition_key = key
+    for context in (rp.SinkContext(value_type=of, reject=reject), rp.SinkContext(value_type=of)):
+        sink = rp.ParquetSink(rp.Properties(given))
+        await sink.open(context)
+        await sink.write(records.with_columns(values=[Keyed(key) for key in keys]) if of else records)
+        if context.reject is reject:
+            await sink.flush()
+            continue
+        with pytest.raises(
+            rp.SinkError, match=rf"record 2 of orders/shardId-0 .*'{name}' is too long for flink.sink.part.*SKIP"
+        ):
+            await sink.flush()
+
+    assert [numbers for numbers, _ in rejected] == [["2"]]
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == [
+        ".recordpublisher",
+        *(f"{name}={written}" for written in (".", "..%2F%00", "a")),
+    ]
+
+
+def test_in_an_object_store_folders_have_what_a_key_has_left():
+    sink = rp.ParquetSink(rp.Properties({"flink.sink.parquet.path": "s3://lake/orders", "aws.region": "eu-west-1"}))
+    assert (
+        sink.folder_bytes + len("s3://lake/orders") + len("/".join(["", "s" * 128, "h" * 128, "f" * 255])) <= 1024 - 1
+    )
+
+
 async def test_what_waits_counts_with_the_bytes_of_its_columns_not_with_those_of_the_records_that_are_gone(tmp_path):
     records = batch(*(b"x" * 100 for _ in range(100)))
     limit = records.held_bytes * 2 // 3

@@ -155,6 +155,32 @@ async def test_the_first_and_the_last_time_have_their_partitions(kind):
     assert sorted(row["at"] for row in kind.rows()) == [first, last]
 
 
+async def test_a_long_text_has_its_partition_or_is_rejected(kind):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason))
+
+    context = rp.SinkContext(value_type=Order, reject=reject)
+    sink = await opened(kind, context=context, **{"flink.sink.partitions": "country={country}"})
+    texts = ["k" * 4088, "k" * 4089]
+    await sink.write(batch(b"x", b"x").with_columns(values=[Order(1, text) for text in texts]))
+    await sink.publish([await sink.stage(number(1))])
+    await sink.close()
+
+    is_iceberg = kind.name == "iceberg"
+    assert [numbers for numbers, _ in rejected] == ([["2"]] if is_iceberg else [])
+    assert sorted(row["country"] for row in kind.rows()) == texts[: 1 if is_iceberg else 2]
+    if is_iceberg:
+        (found,) = kind.table().inspect.partitions().to_pylist()
+        assert found["partition"] == {"country_identity": texts[0]}
+
+
+def test_iceberg_needs_the_statistics_of_files_for_partitions(tmp_path):
+    with pytest.raises(rp.ConfigurationError, match=r"parquet.statistics.*finds the partition of a file"):
+        Iceberg(tmp_path).sink(**PATTERN, **{"flink.sink.parquet.statistics": "false"})
+
+
 async def test_a_table_with_other_partitions_is_refused(kind):
     await written(kind, 1, Order(1, "CH"), **PATTERN)
     with pytest.raises(rp.ConfigurationError, match="is partitioned by"):

@@ -22,7 +22,7 @@ from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .sink import FileSink, Rejected
+from .sink import MOST_NAME_BYTES, FileSink, Rejected
 
 
 class ParquetSink(FileSink):
@@ -49,7 +49,8 @@ class ParquetSink(FileSink):
         return f"{counted(len(self._checked_columns(context).schema), 'column')}"
 
     def _checked_columns(self, context: SinkContext) -> FileColumns:
-        columns = FileColumns(context.value_type if self._takes_fields else None)
+        check = partial(self._partitions.check_values, longest=MOST_NAME_BYTES, together=self.folder_bytes)
+        columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._options.check(columns.schema)
         self._partitions.check(columns.schema)
         return columns

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("recordpublisher.files")
 Rejected = list[tuple[RecordBatch, str]]
 """Records that cannot be written, each as a batch of one, with the reason."""
+MOST_NAME_BYTES = 255
+"""Of one folder or file, on the usual file systems."""
+_MOST_PATH_BYTES, _MOST_KEY_BYTES = 4096, 1024
+"""Of a whole path in Linux, and of a key in S3, Google and Azure."""
+_SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
+"""Of the names of stream, shard and file, with slashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,10 @@ class FileSink(CommittingSink):
         self._path, self._key = folder, path.key
         self._limit = properties.value(FILE_BUFFER)
         self._files_there = _place_of(folder, path.key, properties)
+        most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
+        self.folder_bytes = (
+            most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
+        )  # what is left for folders by partition
         self._context = SinkContext()
         self._life = ""
         self._never_published: set[str] = set()
@@ -220,7 +230,7 @@ class _StagedContent(msgspec.Struct):
     files: list[StagedFile]
 
 
-_NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,129}")
+_NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")  # a file is named by two, with their sub-sequence numbers
 
 
 def _check_names(batch: RecordBatch) -> None:
@@ -238,7 +248,7 @@ def _check_names(batch: RecordBatch) -> None:
         if not _NUMBER.fullmatch(number):
             raise SinkError(
                 f"{number[:200]!r} of {batch.stream}/{batch.shard_id} is not a sequence number that fits into a file name: "
-                "letters, digits, _ . - are valid, 129 at most"
+                "letters, digits, _ . - are valid, 110 at most"
             )
 
 

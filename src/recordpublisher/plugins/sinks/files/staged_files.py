@@ -1,6 +1,7 @@
 """StagedFiles: files that are written in a hidden folder, and renamed into place when an entry has committed them (S6)."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -100,15 +101,20 @@ class StagedFiles:
     def _publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
         missing: list[StagedFile] = []
         for staged, name in files:
-            target = self._path / name
-            make_folder(target.parent)
+            hidden, target = self._path / staged, self._path / name
             try:
-                (self._path / staged).replace(target)
-            except FileNotFoundError:
-                if not target.exists():
-                    missing.append((staged, name))
-                continue
-            sync(target.parent)
+                if hidden.exists():
+                    make_folder(target.parent)
+                    hidden.replace(target)
+                    sync(target.parent)
+                    continue
+            except FileNotFoundError:  # another process has renamed it
+                pass
+            except OSError as error:
+                way = f"; it is committed, and each start publishes it first. If it never can be, move {hidden} away: it has the records"
+                raise folder_error(self._path, error, way) from error
+            if not os.path.exists(target):  # False also for a name that is too long
+                missing.append((staged, name))
         return missing
 
     def _leftovers(self, kept: Collection[str]) -> list[Leftover]:

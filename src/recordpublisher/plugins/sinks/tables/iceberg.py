@@ -43,6 +43,7 @@ from recordpublisher.publishers.properties.groups.files_and_tables import (
     ICEBERG_CATALOG,
     ICEBERG_COLUMNS,
     ICEBERG_TABLE,
+    PARQUET_STATISTICS,
     PARTITIONS,
 )
 from recordpublisher.publishers.properties.properties import Properties
@@ -82,12 +83,19 @@ class IcebergSink(TableSink):
         if given.value(STATE_URI) is None:
             reason = "the iceberg sink has no place for the job's positions in a catalogue"
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
+        if given.value(PARTITIONS) and not given.value(PARQUET_STATISTICS):
+            reason = f"pyiceberg finds the partition of a file in its statistics ({PARTITIONS.key})"
+            raise ConfigurationError(PARQUET_STATISTICS.key, "false", "true", reason=reason)
         table = IcebergTable(name, given.with_prefix(ICEBERG_CATALOG), given.value(ICEBERG_COLUMNS))
         super().__init__(given, table, f"Iceberg table {table.place}", given.value(ICEBERG_BYTES))
 
 
 class IcebergTable(LakeTable):
     """Owns the catalogue, and the thread that calls it: one in memory, a database of SQLite, is known to its thread only."""
+
+    longest_partition_value = (
+        4096  # pyiceberg finds values in the statistics of Parquet, where Arrow leaves out longer ones
+    )
 
     def __init__(self, name: str, catalog: Mapping[str, str], columns: str) -> None:
         """`catalog`: pyiceberg's properties of it; without any, as pyiceberg's own configuration says."""

@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -95,7 +96,9 @@ class TableSink(CommittingSink):
         return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
-        columns = FileColumns(context.value_type if self._takes_fields else None)
+        most = self._table.longest_partition_value
+        check = None if most is None else partial(self._partitions.check_values, longest=most, together=most)
+        columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._options.check(columns.schema)
         self._partitions.check(columns.schema)
         await self._called(lambda: self._table.prepare(columns.schema, self._partitions, may_change=may_change))

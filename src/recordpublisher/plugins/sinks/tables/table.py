@@ -33,6 +33,8 @@ class LakeTable(ABC):
 
     keeps_partition_columns = True
     """Whether files have the columns by which the table is partitioned."""
+    longest_partition_value: int | None = None
+    """In bytes, escaped as in a URL; None: any."""
 
     async def refresh(self) -> None:  # noqa: B027 - optional on purpose
         """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
