@@ -89,7 +89,7 @@ def results(folder):
         "replay unread": ["replay", str(unread_job)],
         "replay program": ["replay", "shop_program:job"],
         "replay other program": ["replay", "shop_program:other"],
-        "drop": ["drop", str(job), "8"],
+        "drop": ["drop", str(job), "123", "8", "124"],
         "left after drop": ["list", str(job)],
         "drop nothing": ["drop", str(job)],
         "drop both": ["drop", str(job), "9", "--all", "--yes"],
@@ -145,7 +145,8 @@ def test_one_letter_alone_is_replayed_or_dropped(results):
     assert results["replay one"].stdout.splitlines()[-1] == "Replayed: 0. Failed again and kept: 1."
     assert (results["replay another"].returncode, results["replay another"].stdout) == (1, "")
     assert "no dead letter with the number 7" in results["replay another"].stderr
-    assert (results["drop"].returncode, results["drop"].stdout) == (0, "Dropped: 1.\n")
+    assert (results["drop"].returncode, results["drop"].stdout) == (1, "")
+    assert "no dead letter with the number 123, 124; of the others 1 is done" in results["drop"].stderr
     assert [row.split()[1] for row in results["left after drop"].stdout.splitlines()[1:]] == ["9"]
 
 

@@ -92,8 +92,8 @@ async def replay(properties, target):
     letters, done, failed = stored_letters_of(properties), 0, []
     try:
         async with target:
-            async for count, again in replayed(letters, target):
-                done += count
+            async for ended, again in replayed(letters, target):
+                done += len(ended)
                 failed += [(letter.record.data, reason) for letter, reason in again]
     finally:
         await letters.close()

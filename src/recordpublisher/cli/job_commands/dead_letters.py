@@ -185,22 +185,26 @@ async def _replay(
     *,
     restores: bool = False,
 ) -> tuple[int, int, int]:
-    """How many succeeded, failed, and could not be read. Raises: StateError when none has one of the numbers."""
+    """How many succeeded, failed, and could not be read. Raises: StateError for numbers that none has, when the others are done."""
     from recordpublisher.plugins.dead_letters.replay import replayed
 
-    done, kept = 0, 0
+    done, kept, missing = 0, 0, dict.fromkeys(only)
     async with _letters(properties, queue, restores=restores) as letters, target:
-        async for count, failed in replayed(letters, target, only):
-            done, kept = done + count, kept + len(failed)
+        async for ended, failed in replayed(letters, target, only):
+            done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
                 echo(f"{letter.number} of {letter.shard.key}: {reason}")
-    if only and not done and not kept:
-        raise _missing(", ".join(only))
+            for letter in (*ended, *(letter for letter, _ in failed)):
+                missing.pop(letter.number, None)
+    if missing:
+        raise _missing(
+            ", ".join(missing), f"; of the others {done} {'is' if done == 1 else 'are'} done" if done or kept else ""
+        )
     return done, kept, letters.unreadable
 
 
-def _missing(number: str) -> StateError:
-    return StateError(f"there is no dead letter with the number {number}")
+def _missing(number: str, others: str = "") -> StateError:
+    return StateError(f"there is no dead letter with the number {number}{others}")
 
 
 @asynccontextmanager

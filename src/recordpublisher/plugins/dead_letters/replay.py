@@ -123,8 +123,8 @@ class DropTarget(AsyncExitStack):
 
 async def replayed(
     letters: StoredLetters, target: HandlerTarget | StreamTarget | DropTarget, only: Collection[str] = ()
-) -> AsyncIterator[tuple[int, list[tuple[DeadLetter, str]]]]:
-    """Replay every letter once, a chunk at a time: how many succeeded, and those that failed and are kept, with the reason.
+) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
+    """Replay every letter once, a chunk at a time: those that succeeded, and those that failed and are kept, with the reason.
 
     `only`: those with these numbers; empty: all. The others are kept; in a stream they go to its tip.
     """
@@ -132,6 +132,6 @@ async def replayed(
         chosen = [letter for letter in chunk if not only or letter.number in only]
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
-        left = [letter for letter in chunk if letter.key not in done]
-        await letters.finish([letter for letter in chunk if letter.key in done], left)
-        yield len(done), [(letter, reasons[letter.key]) for letter in left if letter.key in reasons]
+        ended, left = ([letter for letter in chunk if (letter.key in done) is is_done] for is_done in (True, False))
+        await letters.finish(ended, left)
+        yield ended, [(letter, reasons[letter.key]) for letter in left if letter.key in reasons]
