@@ -94,7 +94,7 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
     """The deserialiser of `flink.deserializer`: a name, or `module:name` of a type or a function. Raises: ConfigurationError."""
     name = properties.value(DESERIALIZER) or ""
-    if ":" in name:
+    if ":" in name or ("." in name and name not in registry.deserializers.names()):
         valid = f"module:name, of {VALID_DESERIALIZER}"
         try:
             return deserializer_of(imported_object(properties, DESERIALIZER, valid))

@@ -25,7 +25,10 @@ def imported_object(properties: Properties, declared: Property[Any], valid: str)
 
 def imported(path: str | None, key: str, valid: str) -> Any:
     """Import what `module:name` names. Raises: ConfigurationError that names the `key`, and says what is `valid`."""
-    module, _, name = (path or "").partition(":")
+    module, colon, name = (path or "").partition(":")
+    if path and not colon:
+        meant = ":".join([*path.rsplit(".", 1), "name"][:2])
+        raise ConfigurationError(key, path, valid, reason=f"there is no colon before the name, as in {meant}")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # the user's module may raise anything

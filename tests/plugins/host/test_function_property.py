@@ -1,0 +1,23 @@
+"""What a property names as module:name: a dot in place of the colon is told with what was meant."""
+
+import pytest
+
+import recordpublisher as rp
+from recordpublisher.plugins.host.build_from_properties import build_deserializer
+from recordpublisher.plugins.host.function_property import imported
+from recordpublisher.plugins.host.manager import load_registry
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"), [("shop.Order", "shop:Order"), ("my.shop.Order", "my.shop:Order"), ("a", "a:name")]
+)
+def test_a_name_without_a_colon_is_told_with_what_was_meant(path, meant):
+    with pytest.raises(
+        rp.ConfigurationError, match=f"{path}'; there is no colon before the name, as in {meant}; valid"
+    ):
+        imported(path, "flink.sink.map.function", "module:function")
+
+
+def test_a_deserializer_with_a_dot_is_a_module_and_a_name():
+    with pytest.raises(rp.ConfigurationError, match=r"flink.deserializer.*as in shop:Order; valid"):
+        build_deserializer(load_registry(), rp.Properties({"flink.deserializer": "shop.Order"}))
