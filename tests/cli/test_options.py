@@ -27,6 +27,14 @@ def test_a_profile_brings_its_credentials():
     }
 
 
+def test_a_file_with_the_tables_of_toml_is_no_properties_file(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text('[flink]\nstreams = "orders"\n\n[flink.sink.parquet]\npath = "out"\n')
+
+    with pytest.raises(rp.ConfigurationError, match=r"its first key is '\[flink\]'; valid: a Java properties file"):
+        PropertyOptions().read(job)
+
+
 def test_a_file_without_a_property_is_no_properties_file(tmp_path):
     records = tmp_path / "orders.jsonl"
     records.write_text('{"order": 1}\n')

@@ -92,7 +92,7 @@ class PropertyOptions:
             search_current_folder()
             return properties_of_program(str(job), above)
         given = Properties() if job is None else Properties.from_file(job)
-        if given and not knows_any(given):
+        if given and (next(iter(given)).startswith("[") or not knows_any(given)):  # with tables, as in TOML
             reason = f"it has no property of this package; its first key is {next(iter(given))!r:.100}"
             valid = "a Java properties file with the job's properties"
             raise ConfigurationError("file", str(job), valid, reason=reason)
