@@ -9,7 +9,7 @@ import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.log_fields import about
-from recordpublisher.publishers.properties.groups.values_and_time import TIMESTAMP_FIELD
+from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
@@ -111,12 +111,17 @@ class ImplausibleTimes:
             return
         self._has_warned = True
         index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
+        ahead = f"more than a day ahead of its arrival; {FUTURE_LIMIT.key} says up to where it counts for watermarks"
+        hint = (
+            ahead if times[index] > highest else "numbers are epoch ms, not seconds"
+        )  # those in microseconds are bad records
         log.warning(
-            "the event time of record %s of %s was read as %s: %d ms since 1970; event times are epoch ms, not seconds or microseconds",
+            "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
             batch.records[index].sequence_number,
             batch.shard.key,
             (_EPOCH + timedelta(milliseconds=times[index])).isoformat(timespec="milliseconds"),
             times[index],
+            hint,
             extra=about(batch.shard.key),
         )
 
