@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from recordpublisher.cli.commands.properties import all_properties, default_text, grouped, valid_text
+from recordpublisher.cli.commands.properties import all_properties, default_text, grouped
 from recordpublisher.publishers.properties.declaration import Property
 
 INTRODUCTION = """# Properties
@@ -14,7 +14,8 @@ Every setting of a job: look one up by its key, default or meaning. They come fr
 a mapping, options of Spark, or as keyword arguments in Python: the key without `flink.` or `aws.`, with `_` for each dot
 (`rp.consume("orders", request_timeout="10s")`), or the shorter name that a table gives.
 
-Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole; *duration* and *size* may be
+Keys are compared without case. An empty default: not set. Nothing under *Valid*: a text. Numbers are whole, in the unit under
+*Valid*; *duration* and *size* may be
 texts such as `10s`, `5m` or `64mb`. A wrong value is a `ConfigurationError`, an unknown key a warning with the nearest
 known one (for `doctor` a problem; in Python `warnings.simplefilter("error", rp.UnknownPropertyWarning)` makes it an error); keys of another
 name space (`my.own.key`) are ignored. Where the default of Flink's connector differs, it is in parentheses.
@@ -74,7 +75,7 @@ def _default(declared: Property[Any]) -> str:
 
 
 def _valid(declared: Property[Any]) -> str:
-    text = valid_text(declared)
+    text = declared.valid
     for words, shorter in SHORTER:
         text = re.sub(words, shorter, text)
     return _cell(text)

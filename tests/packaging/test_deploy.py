@@ -238,7 +238,7 @@ def test_each_recipe_waits_longer_than_a_job_drains():
     (of_docker,) = re.findall(r"docker run --stop-timeout (\d+)", page)
 
     assert {*grace, int(SERVICE["TimeoutStopSec"]), int(of_docker)} == {90}
-    assert DRAIN_TIMEOUT.default < 90
+    assert DRAIN_TIMEOUT.default < 90_000
 
 
 def test_the_image_has_extras_that_exist_and_a_user_that_is_not_root():

@@ -103,7 +103,7 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms, but for `drain_seconds`; -1 turns off what its property allows; `lookahead_ms` None: no
+    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no
     alignment.
 
     `store_outages`: for how long the store of positions may be away.
@@ -123,7 +123,7 @@ class FetcherSettings:
     continue_on_data_loss: bool
     on_poison: OnBadRecord
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
-    drain_seconds: int = of_property(DRAIN_TIMEOUT)
+    drain_ms: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
     catch_up_ms: int = of_property(CATCH_UP)
 

@@ -203,7 +203,7 @@ class SubtaskFetcher:
         """The last checkpoint. A stop, and `max_time`, do not wait for a call of user code without end: then it stores what is done."""
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
-        seconds = job.settings.drain_seconds if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
+        seconds = job.settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         hung = await cancel_if_hung(ending, job.sink.unfinished, lambda: times.running_ms, seconds, job.clock)
         if hung is not None:
             log.error(

@@ -35,7 +35,7 @@ def test_the_list_shows_defaults_and_valid_values(results):
     _, listed, _ = results[()]
 
     assert "  flink.shard.getrecords.maxrecordcount\n" in listed
-    assert "default: 10000 records; valid: a whole number from 1 to 10000" in listed
+    assert "default: 10000 records; valid: a whole number from 1 to 10000 records" in listed
     assert "flink.stream.efo.consumerarn.<name>" in listed
 
 

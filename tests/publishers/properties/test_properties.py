@@ -80,7 +80,7 @@ def test_an_error_has_key_value_and_valid_values():
     assert (error.key, error.value, error.valid) == (
         "flink.shard.getrecords.maxrecordcount",
         "10001",
-        "a whole number from 1 to 10000",
+        "a whole number from 1 to 10000 records",
     )
     assert all(part in str(error) for part in (error.key, "10001", error.valid))
 

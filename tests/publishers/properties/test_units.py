@@ -72,5 +72,25 @@ def test_every_property_that_is_named_by_a_time_or_a_size_has_its_unit():
 def test_the_range_is_that_of_the_converted_value_and_the_error_names_both_spellings():
     key = "flink.spark.window.millis"
     declared = next(each for each in NUMBERS if each.key == key)
-    with pytest.raises(ConfigurationError, match="a whole number of at least 10, or a duration such as 10s"):
+    with pytest.raises(ConfigurationError, match="a whole number of at least 10 ms, or a duration such as 10s"):
         Properties({key: "5ms"}).value(declared)
+
+
+def test_a_bare_time_is_in_ms_but_for_what_flink_or_the_queues_api_counts_in_seconds():
+    in_seconds = {each.key for each in NUMBERS if each.unit == "s" and not each.key.startswith("flink.queue.")}
+    assert in_seconds == {
+        "flink.stream.registerstreamconsumer.timeout",
+        "flink.stream.deregisterstreamconsumer.timeout",
+        "flink.shard.subscribetoshard.timeout",
+    }
+
+
+@pytest.mark.parametrize("declared", [each for each in NUMBERS if each.unit], ids=lambda each: each.key)
+def test_what_is_valid_names_the_unit(declared):
+    assert f" {declared.unit}" in declared.valid.partition(",")[0]
+
+
+def test_a_drain_timeout_in_seconds_is_refused_with_the_unit():
+    key = "flink.job.drain.timeout"
+    with pytest.raises(ConfigurationError, match="a whole number of at least 1000 ms, or a duration such as 10s"):
+        Properties({key: "30"}).value(next(each for each in NUMBERS if each.key == key))

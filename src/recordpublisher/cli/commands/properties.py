@@ -69,7 +69,7 @@ def all_properties() -> list[Property[Any]]:
 def _paragraph(declared: Property[Any]) -> str:
     key = styled(declared.spelling, bold=True)
     return Printable(
-        f"  {key}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {valid_text(declared)}"
+        f"  {key}\n      {declared.sentence}\n      default: {default_text(declared)}; valid: {declared.valid}"
     )
 
 
@@ -87,8 +87,3 @@ def default_text(declared: Property[Any]) -> str:
         return "not set"
     shown = str(declared.default).lower() if isinstance(declared.default, bool) else str(declared.default)
     return f"{shown} {declared.unit}".strip()
-
-
-def valid_text(declared: Property[Any]) -> str:
-    """The valid values, with the unit where the default does not show it."""
-    return f"{declared.valid} ({declared.unit})" if declared.unit and declared.default is None else declared.valid

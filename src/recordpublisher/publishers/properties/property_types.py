@@ -194,5 +194,6 @@ def _plain_digits(text: str) -> str:
 
 def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:
     words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
+    words = f"{words} {unit}".strip()
     others = [*map(str, also), *([EXAMPLES[unit]] if unit in EXAMPLES else [])]
     return words + "".join(f", or {other}" for other in others)

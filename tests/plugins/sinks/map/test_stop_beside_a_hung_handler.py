@@ -13,7 +13,7 @@ from fakes.leases.elastic_processes import ElasticProcesses
 from fakes.scripted_source import ScriptedSource, make_fetcher
 from fakes.snapshots import Snapshots
 
-DRAIN = {"flink.job.drain.timeout": 30}
+DRAIN = {"flink.job.drain.timeout": "30s"}
 
 
 class Kept(Snapshots):
@@ -84,7 +84,7 @@ def test_what_is_handled_while_it_drains_is_stored(seconds, drain):
 
     source, store = ScriptedSource(), Kept()
     source.add("a", *range(10))
-    stopped(slow_before_a_hung_one, source, store, **{"flink.job.drain.timeout": drain})
+    stopped(slow_before_a_hung_one, source, store, **{"flink.job.drain.timeout": f"{drain}s"})
     assert store.state["shards"]["s/a"]["position"] == "4"
 
 

@@ -54,7 +54,7 @@ class Supervisor:
         self._properties = properties
         self._parallelism = parallelism
         self._report = report
-        self._drain_seconds = properties.value(DRAIN_TIMEOUT) + CLOSING_SECONDS
+        self._drain_seconds = properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS
         self._processes: dict[int, Process] = {}
         self._progress: dict[int, asyncio.StreamReader] = {}
         self._is_draining = False

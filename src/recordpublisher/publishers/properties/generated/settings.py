@@ -45,7 +45,7 @@ class ReadSettings(TypedDict, total=False):
     job_drain_timeout: int | str
     """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler;
     what it has not handled then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer
-    after another one has failed. In s."""
+    after another one has failed. In ms."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name."""
     stream_recordpublisher: str

@@ -28,9 +28,9 @@ DRAIN_TIMEOUT = JOB.integer(
     "flink.job.drain.timeout",
     "For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler; what it has not handled "
     "then is read again by the next start. `recordpublisher run` stops subtasks that drain for 20 s longer after another one has failed.",
-    30,
-    minimum=1,
-    unit="s",
+    30_000,
+    minimum=1_000,
+    unit="ms",
 )
 
 ALARMS = PropertyGroup("Alarms")
