@@ -103,7 +103,7 @@ class SubtaskFetcher:
             self._has_failed = True
             raise
         finally:
-            await self._ownership.after_run(has_failed=self._has_failed)
+            await self._ownership.after_run(is_cut_off=self._has_failed)
 
     def stop(self) -> None:
         """End the run after the current write. May be called from anywhere in the event loop's thread."""
@@ -212,6 +212,7 @@ class SubtaskFetcher:
                 hung.reason,
             )
             await checkpointer.take_periodic()
+            await self._ownership.after_run(is_cut_off=True)
 
     def _start_run(self, run: TerminationCondition) -> None:
         self._completion.start()

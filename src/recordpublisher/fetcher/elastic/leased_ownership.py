@@ -123,9 +123,9 @@ class LeasedOwnership(ShardOwnership):
         """The shards are read until the others know that they may take them soon: then nobody waits for a look of theirs."""
         await self.lives.announce()
 
-    async def after_run(self, *, has_failed: bool) -> None:
-        """Leave the group; the next run joins it again. After an error the others take the shards at once."""
-        if has_failed:
+    async def after_run(self, *, is_cut_off: bool) -> None:
+        """Leave the group; the next run joins it again. The others take the shards at once, also of one that was cut off."""
+        if is_cut_off:
             await self.lives.seal()
         await self.lives.cancel()
 

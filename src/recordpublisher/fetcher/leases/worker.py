@@ -147,6 +147,7 @@ class Worker:
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
                 await self._heartbeat.seal()
+                log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
         """Store how far each shard was emitted; or, if it may be partial, how far the sink is done with it. Nothing before it has joined.

@@ -52,8 +52,8 @@ class ShardOwnership(ABC):
     async def before_stop(self) -> None:  # noqa: B027 - optional on purpose
         """The run was stopped; records are still read and written."""
 
-    async def after_run(self, *, has_failed: bool) -> None:  # noqa: B027 - optional on purpose
-        """The run is over, with an error, or because it was cancelled, or has reached its end."""
+    async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
+        """The run is over. `is_cut_off`: by an error or the drain time-out. Also called twice."""
 
     @property
     def has_others(self) -> bool:

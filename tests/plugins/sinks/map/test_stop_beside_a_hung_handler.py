@@ -113,3 +113,23 @@ def test_a_worker_of_a_group_ends_too(caplog):
 
     assert run_virtual(story()) < 60
     assert "with record 5 of s/shard-0" in caplog.text
+
+
+def test_a_worker_of_a_group_leaves_it_too_and_the_next_one_reads_at_once_what_was_not_handled(caplog):
+    async def story():
+        group, now = ElasticProcesses(shards=1), asyncio.get_running_loop().time
+        sink = rp.MapSink(swallowing, concurrency=10, ordering="NONE", clock=VirtualClock())
+        first = await group.join(sink=sink, **DRAIN)
+        group.send(10)
+        await asyncio.sleep(60)
+        await first.stop()
+        began, second = now(), await group.join()
+        while len(second.sink.rows) < 5:
+            await asyncio.sleep(0.1)
+        return now() - began, [row[1] for row in second.sink.rows]
+
+    caplog.set_level("INFO")
+    seconds, rows = run_virtual(story())
+    assert seconds < 5, "not a lease duration"
+    assert rows == [5, 6, 7, 8, 9]
+    assert "has left its group" in caplog.text
