@@ -156,3 +156,23 @@ def test_a_hand_over_that_waits_for_the_flush_is_a_checkpoint_that_goes_on():
         return running_ms
 
     assert 90_000 <= run_virtual(story()) < 91_000
+
+
+def test_what_was_left_out_of_a_shard_that_moved_still_counts():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 2)
+        for key in ("s/shard-0", "s/shard-1"):
+            metrics = first.fetcher._view.table[key].metrics
+            metrics.add("skipped_records", 2)
+            metrics.add("dead_letters")
+        second = await group.join()
+        await group.wait_until(lambda: len(first.shards) == len(second.shards) == 1)
+        progress, subtask = first.fetcher.progress(), first.fetcher.metrics()["subtask"]
+        assert second.fetcher.progress().skipped == 0
+        await first.stop()
+        await second.stop()
+        return (progress.skipped, progress.dead_letters), (subtask["skippedRecords"], subtask["deadLetters"])
+
+    assert run_virtual(story()) == ((4, 2), (4, 2))

@@ -59,9 +59,13 @@ def test_the_lag_is_not_known_before_the_first_read():
 def test_each_shard_counts():
     idle, held, ended = entry("a"), entry("b"), entry("c", stage=ShardStage.ENDED)
     idle.reading.is_idle, held.status.held_since = True, 1.0
-    idle.metrics.skipped_records, held.metrics.skipped_records, ended.metrics.dead_letters = 1, 2, 4
     held.metrics.millis_behind_latest, held.reading.last_read_ms = 40, 1_000
-    view = SimpleNamespace(table=[idle, held, ended], emitter=SimpleNamespace(records=7))
+    view = SimpleNamespace(
+        table=[idle, held, ended],
+        emitter=SimpleNamespace(records=7),
+        skipped_records=3,
+        dead_letters=4,
+    )
 
     expected = SubtaskProgress(
         3, 7, open_shards=2, idle_shards=1, held_shards=1, skipped=3, dead_letters=4, behind_ms=540, unfinished=5

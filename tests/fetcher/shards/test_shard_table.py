@@ -160,3 +160,16 @@ class TestExpired:  # S5
 
         assert removable(made, "s", [old]) == []
         assert removable(made, "s", [old, young]) == []
+
+
+def test_a_total_has_what_shards_counted_that_were_removed_and_what_is_counted_after_that():
+    made = table(shard("a"), shard("b"))
+    made["s/a"].metrics.add("dead_letters", 2)
+    made["s/a"].emission.late_after_idle = 3
+    made.count("s/b", "dead_letters")
+    made.remove("s/a")
+    made.count("s/a", "dead_letters")
+
+    assert made.total("dead_letters") == 4
+    assert made.total("late_after_idle") == 3
+    assert made.total("skipped_records") == 0

@@ -48,10 +48,13 @@ async def test_a_shard_has_what_its_metrics_say(clock):
 
 
 async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
-    given = FetchersHere([MeasuredFetcher(0, metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True))])
-    snapshot = await LiveSnapshots(given, clock, 60_000, "orders-to-lake").snapshot()
+    given = metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True)
+    given["subtask"] = {**given["subtask"], "skippedRecords": 5, "deadLetters": 4}
+    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake").snapshot()
 
     assert snapshot.job == "orders-to-lake"
+    (subtask,) = snapshot.subtasks
+    assert (subtask.skipped_records, subtask.dead_letters) == (5, 4)
     shard = snapshot.shards[0]
     assert (shard.skipped_records, shard.dead_letters, shard.in_flight) == (2, 1, 3)
     assert snapshot.shards[0].has_alarm is True

@@ -85,8 +85,8 @@ async def test_what_is_not_known_is_shown_as_unknown(url, source, tmp_path):
 
 
 async def test_the_name_of_the_job_is_headline_and_title_and_the_totals_have_what_was_left_out(url, source, tmp_path):
-    shards = [shard(0, skipped_records=2, dead_letters=1), shard(1, skipped_records=3, dead_letters=0)]
-    source.given = job(24, job="orders-to-lake", shards=shards)
+    subtasks = [SubtaskSnapshot(0, skipped_records=2, dead_letters=1), SubtaskSnapshot(1, skipped_records=3)]
+    source.given = job(24, job="orders-to-lake", shards=[shard(0, skipped_records=1)], subtasks=subtasks)
     async with opened(tmp_path, url) as tab:
         await tab.wait(READ)
         assert await tab.value("[element('job').textContent, element('streams').textContent, document.title]") == [

@@ -35,7 +35,7 @@ FIRING = {
     "RecordPublisherShardsWithheld": (f"recordpublisher_subtask_withheld_shards{{{SUBTASK}}}", "1"),
     "RecordPublisherWorkerSealed": (f"recordpublisher_subtask_workers_sealed_total{{{SUBTASK}}}", "0+1"),
     "RecordPublisherWorkerReplaced": (f"recordpublisher_subtask_worker_replaced_total{{{SUBTASK}}}", "0+1"),
-    "RecordPublisherBadRecords": (f"recordpublisher_shard_dead_letters_total{{{SHARD}}}", "0+1"),
+    "RecordPublisherBadRecords": (f"recordpublisher_subtask_dead_letters_total{{{SUBTASK}}}", "0+1"),
     "RecordPublisherThrottled": (f"recordpublisher_shard_throttles_total{{{SHARD}}}", "0+60"),
     "RecordPublisherSinkThrottled": (f"recordpublisher_sink_throttles_total{{{SUBTASK}}}", "0+120"),
     "RecordPublisherSinkFailing": (f"recordpublisher_sink_failed_records_total{{{SUBTASK}}}", "0+1"),
@@ -48,7 +48,7 @@ HEALTHY = {
     **{series: "0" for series, _ in FIRING.values()},
     **{series: "1" for series, _ in FIRING.values() if series.split("{")[0].endswith(("up", "_ready"))},
     FIRING["RecordPublisherLossNear"][0]: "86000",
-    f"recordpublisher_shard_skipped_records_total{{{SHARD}}}": "0",
+    f"recordpublisher_subtask_skipped_records_total{{{SUBTASK}}}": "0",
     SKIPPED: "0",
 }
 """The same series as a healthy job has them."""

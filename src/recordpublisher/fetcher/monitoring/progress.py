@@ -24,18 +24,15 @@ class SubtaskProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 def progress_of(subtask: int, view: SubtaskView, unfinished: Unfinished | None, now_ms: int) -> SubtaskProgress:
     """A report, from one pass over the shards."""
-    open_shards = idle = held = skipped = dead_letters = 0
+    open_shards = idle = held = 0
     behind_ms = -1
     for entry in view.table:
         if entry.is_open:
             open_shards += 1
             idle += entry.reading.is_idle
         held += entry.status.is_held
-        skipped += entry.metrics.skipped_records
-        dead_letters += entry.metrics.dead_letters
         behind_ms = max(behind_ms, millis_behind_latest(entry, now_ms))
     known_ms = behind_ms if behind_ms >= 0 else None
     left = None if unfinished is None else unfinished.records
-    return SubtaskProgress(
-        subtask, view.emitter.records, open_shards, idle, held, skipped, dead_letters, known_ms, left
-    )
+    left_out = view.skipped_records, view.dead_letters
+    return SubtaskProgress(subtask, view.emitter.records, open_shards, idle, held, *left_out, known_ms, left)

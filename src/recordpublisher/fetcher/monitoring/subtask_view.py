@@ -177,14 +177,24 @@ class SubtaskView:
         return self.alignment.lag_ms
 
     @metric(COUNTER, "records")
+    def skipped_records(self) -> int:
+        """Of its shards, also those that it owns no more."""
+        return self.table.total("skipped_records")
+
+    @metric(COUNTER, "records")
+    def dead_letters(self) -> int:
+        """The same."""
+        return self.table.total("dead_letters")
+
+    @metric(COUNTER, "records")
     def late_after_idle(self) -> int:
         """Below the global watermark only because their shard was idle or excluded."""
-        return sum(entry.emission.late_after_idle for entry in self.entries)
+        return self.table.total("late_after_idle")
 
     @metric(COUNTER, "records")
     def late_after_takeover(self) -> int:
         """ELASTIC: below the global watermark because what a sealed worker had not stored is read again."""
-        return sum(entry.emission.late_after_takeover for entry in self.entries)
+        return self.table.total("late_after_takeover")
 
     @metric(GAUGE, "alarms")
     def alarms(self) -> int:

@@ -68,8 +68,8 @@ class DeadLetterHandler:
             self._skipped_log.skipped(f"record {first} of {key}", reason, None, key, first, how=how)
         if is_kept:
             await self._write(record.shard, record.records[0], reason)
-        elif key in self._table:  # a sink rejects at a checkpoint, when the shard may be gone
-            self._table[key].metrics.add("skipped_records")
+        else:
+            self._table.count(key, "skipped_records")
 
     async def flush(self) -> None:
         """Return when every dead letter is durable."""
@@ -85,5 +85,4 @@ class DeadLetterHandler:
         if self._sink is None:
             raise AssertionError("a dead letter was requested without a dead-letter sink")
         await self._sink.write(DeadLetter(shard, record, reason).batch())
-        if shard.key in self._table:
-            self._table[shard.key].metrics.add("dead_letters")
+        self._table.count(shard.key, "dead_letters")

@@ -1,7 +1,9 @@
 """ShardTable: the shards of a subtask, and the order that reshards impose on them (S2)."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
@@ -10,6 +12,14 @@ from ..watermark_functions import inherited_watermark
 from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_state import ShardState
+
+TOTALS = {
+    "skipped_records": attrgetter("metrics.skipped_records"),
+    "dead_letters": attrgetter("metrics.dead_letters"),
+    "late_after_idle": attrgetter("emission.late_after_idle"),
+    "late_after_takeover": attrgetter("emission.late_after_takeover"),
+}
+"""Counters of which a subtask tells the sum since it started."""
 
 
 class ShardTable:
@@ -32,6 +42,8 @@ class ShardTable:
         """Shards that dropped out of the listing and cannot be removed yet."""
         self._finished_before: set[str] = set()
         """Shards that were read to their end and have no entry any more. They are never added again."""
+        self._removed: Counter[str] = Counter()
+        """The totals of shards that were removed."""
         self._is_finished_elsewhere = is_finished_elsewhere
         self._is_expired = is_expired
         self._is_endless = is_endless
@@ -52,6 +64,17 @@ class ShardTable:
 
     def __getitem__(self, key: str) -> ShardEntry:
         return self._entries[key]
+
+    def total(self, counter: str) -> int:
+        """One of `TOTALS`: it never falls."""
+        return self._removed[counter] + sum(map(TOTALS[counter], self._entries.values()))
+
+    def count(self, key: str, counter: str) -> None:
+        """A record was left out. A sink rejects some when their shard is gone."""
+        if key in self._entries:
+            self._entries[key].metrics.add(counter)
+        else:
+            self._removed[counter] += 1
 
     def add_listed(self, shards: Iterable[Shard]) -> list[Shard]:
         """Remember listed shards, whoever owns them. Returns the new ones. A shard that was read to its end before is not new."""
@@ -189,7 +212,9 @@ class ShardTable:
             self._children.add(shard)
 
     def _remove_entry(self, key: str) -> None:
-        self._entries.pop(key).remove()
+        entry = self._entries.pop(key)
+        self._removed.update({counter: read(entry) for counter, read in TOTALS.items()})
+        entry.remove()
         self._listener.on_removed(key)
 
     def _may_be_removed(self, key: str, awaited: set[str]) -> bool:

@@ -101,7 +101,8 @@ def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
     commit = None
     if files is not None:
         commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
-    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker, commit)
+    left_out = values.get("skippedRecords"), values.get("deadLetters")
+    return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker, commit, *left_out)
 
 
 def _written(subtasks: Sequence[SubtaskMetrics]) -> dict[str, tuple[int, int]]:

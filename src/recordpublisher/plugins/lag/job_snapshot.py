@@ -17,7 +17,7 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `is_idle`: nothing arrived for `IdleIntervals.shown_ms`; `idle_ms`: since the last record.
     - `records_per_second`, `bytes_per_second`: written lately, or without stored positions, what arrives. `tip`, `tip_age_ms`: then the
       sequence number of the newest record, and its age.
-    - `skipped_records`, `dead_letters`: since the start of its process. `in_flight`: records of a queue that are not acknowledged.
+    - `skipped_records`, `dead_letters`: since its reader has it. `in_flight`: records of a queue that are not acknowledged.
     - `has_alarm`: whether the shard needs attention; None where nobody looked. `alarm`: why it does.
     """
 
@@ -60,7 +60,8 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
-    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`."""
+    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `skipped_records` and `dead_letters` since it started,
+    of all shards that it had."""
 
     subtask: int | None = None
     responds: bool | None = None
@@ -68,6 +69,8 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     checkpoint_age_ms: int | None = None
     worker: str | None = None
     commit: CommitSnapshot | None = None
+    skipped_records: int | None = None
+    dead_letters: int | None = None
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

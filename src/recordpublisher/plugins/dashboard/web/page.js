@@ -48,8 +48,8 @@ function make(name, text, className) {
   if (className) made.className = className;
   return made;
 }
-const knownValues = (name) => snapshot.shards.map((s) => s[name]).filter(known);
-const sum = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => a + b, 0) : null; };
+const knownValues = (name, rows) => (rows ?? snapshot.shards).map((s) => s[name]).filter(known);
+const sum = (name, rows) => { const all = knownValues(name, rows); return all.length ? all.reduce((a, b) => a + b, 0) : null; };
 const most = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.max(a, b)) : null; };
 const least = (name) => { const all = knownValues(name); return all.length ? all.reduce((a, b) => Math.min(a, b)) : null; };
 
@@ -60,7 +60,7 @@ function drawTotals() {
     ["Records/s", number(sum("recordsPerSecond"))], ["Bytes/s", bytes(sum("bytesPerSecond"))],
     ["Watermark age", known(mark) ? duration(snapshot.timeMs - mark) : "-"],
     ["Idle", number(sum("isIdle"))], ["Held", number(sum("isHeld"))],
-    ["Skipped", number(sum("skippedRecords"))], ["Dead letters", number(sum("deadLetters"))],
+    ["Skipped", number(sum("skippedRecords", snapshot.subtasks))], ["Dead letters", number(sum("deadLetters", snapshot.subtasks))],
     ...(sum("inFlight") ? [["In flight", number(sum("inFlight")), "", "records of a queue that are not acknowledged"]] : []),
     ["First loss in", duration(least("lossMs")), "", LOSS], ["Alarms", number(alarms), alarms ? "bad" : ""],
   ];
