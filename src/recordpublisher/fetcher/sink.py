@@ -115,11 +115,13 @@ class Unfinished:
     - `reason`: the same in words.
     - `call`: stands for the call of user code that has run longest, and is another value when that has returned. None: none runs.
       One that runs for `flink.alarm.interval` raises an alarm (A2).
+    - `calls`: how many run.
     """
 
     records: int
     reason: str
     call: object = None
+    calls: int = 0
 
 
 class Sink(AsyncPort, ABC, Generic[V]):

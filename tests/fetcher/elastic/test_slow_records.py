@@ -7,7 +7,7 @@ import logging
 import recordpublisher as rp
 from recordpublisher.testing import run_virtual
 
-from fakes.leases.elastic_processes import ElasticProcesses
+from fakes.leases.elastic_processes import DURATION, ElasticProcesses
 
 
 class Handler:
@@ -183,3 +183,24 @@ def test_a_process_that_leaves_a_backlog_hands_over_what_no_handler_has_begun():
     assert took < 30
     assert is_once, "nothing is handled twice"
     assert has_begun
+
+
+def test_a_worker_that_was_replaced_names_how_many_calls_run(caplog):
+    async def story():
+        group, handler = ElasticProcesses(shards=2), Handler(("shard-0", 3), ("shard-1", 3))
+        first = await join(group, handler)
+        group.send()
+        await asyncio.sleep(10)
+        first.store.is_cut = True
+        second = await join(group, Handler())
+        await group.wait_until(lambda: len(second.shards) == 2)
+        first.store.is_cut = False
+        await asyncio.sleep(DURATION)
+        counted = first.fetcher.metrics()["subtask"]["inFlightWhenReplaced"]
+        handler.go_on.set()
+        await first.stop()
+        await second.stop()
+        return counted
+
+    assert run_virtual(story()) == 2
+    assert "writes and calls in flight here: 2" in caplog.text

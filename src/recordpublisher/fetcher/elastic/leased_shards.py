@@ -130,9 +130,10 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     @property
-    def records_in_write(self) -> int:
-        """How many records the sink is writing now."""
-        return self._emitter.records_in_write
+    def in_flight(self) -> int:
+        """How many records the sink is writing now, and calls of user code: nobody can stop those."""
+        left = self._sink.unfinished()
+        return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
         """Forget every shard."""

@@ -149,8 +149,14 @@ class WorkerLives:
             except LateJoinError as error:
                 log.warning("worker %s begins anew under another name: %s", worker.name, error)
             except FencedError as error:
-                self._counts.count_replaced(self._shards.records_in_write)
-                log.warning("worker %s was replaced, what it had not stored is read again: %s", worker.name, error)
+                in_flight = self._shards.in_flight
+                self._counts.count_replaced(in_flight)
+                log.warning(
+                    "worker %s was replaced, what it had not stored is read again (writes and calls in flight here: %d): %s",
+                    worker.name,
+                    in_flight,
+                    error,
+                )
             except BaseException:
                 self._shards.drop_all()  # without heartbeats nothing may be written: nobody should wait for it
                 raise

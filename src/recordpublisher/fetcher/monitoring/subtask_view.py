@@ -223,7 +223,7 @@ class SubtaskView:
 
     @metric(COUNTER, "records")
     def in_flight_when_replaced(self) -> int:
-        """ELASTIC: records that the sink was writing when its worker was replaced: others may write them too."""
+        """ELASTIC: records being written, and calls of handlers that ran, when its worker was replaced: others may write them too."""
         return self.leases.in_flight
 
     @metric(GAUGE, "shards")

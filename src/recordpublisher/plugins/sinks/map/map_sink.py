@@ -221,7 +221,8 @@ class MapSink(Sink[V]):
         words, call = self._running.oldest()
         count, failed = self._outcomes.outstanding, self._outcomes.retries_planned
         waiting = f"waiting for a retry: {failed}" if failed else ""
-        return Unfinished(count, ", ".join(filter(None, (f"records not handled: {count}", waiting, words))), call)
+        reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, words)))
+        return Unfinished(count, reason, call, self._running.count)
 
     async def close(self) -> None:
         """Cancel the handlers that run. Their records are not handled: the job reads them again."""

@@ -41,6 +41,11 @@ class RunningCalls:
         finally:
             del self._began[first]
 
+    @property
+    def count(self) -> int:
+        """How many run."""
+        return len(self._began)
+
     def oldest(self) -> tuple[str, object]:
         """The call that has run longest, in words, and what stands for it; ("", None): none runs."""
         for item, began in self._began.items():
