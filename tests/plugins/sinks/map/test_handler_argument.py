@@ -159,3 +159,9 @@ async def test_a_handler_of_what_the_deserializer_makes_is_taken(monkeypatch, ha
 async def test_a_handler_of_another_type_is_refused_before_it_is_called(monkeypatch, handler, deserializer, made):
     with pytest.raises(rp.ConfigurationError, match=f"'handler' has .*; the deserializer makes {made}"):
         await opened(monkeypatch, handler, deserializer)
+
+
+async def test_the_refusal_names_the_deserializer_also_as_a_file_has_it(monkeypatch):
+    words = rf"valid: deserializer=Order \(in a file: flink.deserializer = {Order.__module__}:Order\), or a function"
+    with pytest.raises(rp.ConfigurationError, match=words):
+        await opened(monkeypatch, of_value, "json")

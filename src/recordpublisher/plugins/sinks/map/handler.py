@@ -93,7 +93,9 @@ class Handler:
         made, taken = context.value_type, self._value_type
         if made is not None and taken is not None and not may_be(made, taken):
             reason = f"the deserializer makes {name_of(made)}"
-            valid = f"deserializer={name_of(taken)}, or a function of a Record or of {name_of(made)}"
+            is_own = isinstance(taken, type) and taken.__module__ != "builtins"
+            in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
+            valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
             raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
         words = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
         self._hint = words if taken is None and made is not bytes else ""
