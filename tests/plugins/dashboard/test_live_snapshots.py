@@ -50,7 +50,9 @@ async def test_a_shard_has_what_its_metrics_say(clock):
 async def test_the_name_of_the_job_and_what_it_left_out_are_shown(clock):
     given = metrics(skippedRecords=2, deadLetters=1, unacknowledged=3, alarm=True)
     given["subtask"] = {**given["subtask"], "skippedRecords": 5, "deadLetters": 4}
-    snapshot = await LiveSnapshots(FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake").snapshot()
+    snapshot = await LiveSnapshots(
+        FetchersHere([MeasuredFetcher(0, given)]), clock, 60_000, "orders-to-lake"
+    ).snapshot()
 
     assert snapshot.job == "orders-to-lake"
     (subtask,) = snapshot.subtasks

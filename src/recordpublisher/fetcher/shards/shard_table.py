@@ -13,7 +13,7 @@ from .lineage import Children, parent_keys, parents_ended
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener, ShardStage
 from .shard_state import ShardState
 
-TOTALS = {
+TOTALS: dict[str, Callable[[ShardEntry], int]] = {
     "skipped_records": attrgetter("metrics.skipped_records"),
     "dead_letters": attrgetter("metrics.dead_letters"),
     "late_after_idle": attrgetter("emission.late_after_idle"),

@@ -60,8 +60,8 @@ class CommitSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """One subtask, or with ELASTIC assignment one `worker`: whether its event loop responds, why it is not ready (none: it is), and how
-    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `skipped_records` and `dead_letters` since it started,
-    of all shards that it had."""
+    long ago (ms) its last checkpoint was; of a running one whose sink commits, `commit`; `skipped_records` and `dead_letters` since
+    it started, of all shards that it had."""
 
     subtask: int | None = None
     responds: bool | None = None

@@ -124,8 +124,7 @@ def test_a_worker_of_a_group_leaves_it_too_and_the_next_one_reads_at_once_what_w
         await asyncio.sleep(60)
         await first.stop()
         began, second = now(), await group.join()
-        while len(second.sink.rows) < 5:
-            await asyncio.sleep(0.1)
+        await group.wait_until(lambda: len(second.sink.rows) == 5)
         return now() - began, [row[1] for row in second.sink.rows]
 
     caplog.set_level("INFO")
