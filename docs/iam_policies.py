@@ -19,6 +19,7 @@ TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/states"
 TABLE_STREAMS = "arn:aws:dynamodb:us-east-1:123456789012:table/orders/stream/*"
 BUCKET = "arn:aws:s3:::bucket"
 OBJECTS = f"{BUCKET}/jobs/*"
+LAKE = f"{BUCKET}/lake/*"
 ROLE = "arn:aws:iam::123456789012:role/reader"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY-ID"
 
@@ -148,6 +149,14 @@ S3_OBJECTS = (
     *of_store(S3Store, "writes", OBJECTS),
     *of_store(S3Store, "lists", BUCKET, "S3 answers that a missing object is denied"),
 )
+FILES = (
+    Action("s3:PutObject", (LAKE,), "writes hidden files, and copies them to their names at each checkpoint"),
+    Action("s3:GetObject", (LAKE,), "the job's entry, and what is copied"),
+    Action("s3:DeleteObject", (LAKE,), "hidden files that are copied, or left over"),
+    Action("s3:ListBucket", (BUCKET,), "what is left over"),
+    Action("s3:AbortMultipartUpload", (LAKE,), "ends an upload", rare="only for large files, when the job fails"),
+    Action("s3:ListBucketMultipartUploads", (BUCKET,), "unfinished uploads", rare="only `recordpublisher leftovers`"),
+)
 LEFT = "only after a process has left the group or was lost"
 (DELETE_ITEM,) = of_store(DynamoDbStore, "deletes", TABLE, "items are left over")
 (DELETE_OBJECT,) = of_store(S3Store, "deletes", OBJECTS, "objects are left over")
@@ -180,6 +189,12 @@ FEATURES = {
     ),
     "state-dynamodb": Feature("State in DynamoDB", "`flink.state.uri = dynamodb://states/orders`.", ITEMS),
     "state-s3": Feature("State in S3", "`flink.state.uri = s3://bucket/jobs/orders`.", S3_OBJECTS),
+    "files-s3": Feature(
+        "Files in S3",
+        "`flink.sink = parquet` or `jsonl` with the path `s3://bucket/lake/orders`. Delta and Iceberg write such files too, and what "
+        "their libraries keep of the table.",
+        FILES,
+    ),
     "elastic-dynamodb": Feature(
         "Shards shared by leases in DynamoDB",
         "`flink.shard.assignment = ELASTIC` with `flink.state.uri = dynamodb://states/orders`.",
@@ -237,7 +252,7 @@ NOT_CALLED = {
 }
 WORDS = """The least rights for each feature; a job needs those of every feature that it uses. A test runs each under exactly this policy.
 Replace region, account and names. If the stream belongs to another account, give its ARN, and allow the same actions in the stream's
-resource policy. Metrics, files, databases and the tracker need no rights.
+resource policy. Metrics, databases, files on disk and the tracker need no rights.
 
 If an action is denied, the job ends with an error that names it, unless the [list at the end](#what-may-be-missing) says otherwise."""
 NOTE = "<!-- made by docs/iam_policies.py (make docs): change that file, not this page -->"

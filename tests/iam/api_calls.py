@@ -16,8 +16,8 @@ _SERVICES = {
     "DynamoDBStreams_20120810": "dynamodbstreams",
     "AWSGlue": "glue",
 }
-_BUCKET_ACTIONS = {"GET": "ListBucket"}
-_OBJECT_ACTIONS = {"GET": "GetObject", "PUT": "PutObject", "DELETE": "DeleteObject"}
+_BUCKET_ACTIONS = {"GET": "ListBucket", "POST": "DeleteObject"}
+_OBJECT_ACTIONS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DELETE": "DeleteObject"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def call_of(method: str, path: str, headers: Mapping[str, str], body: bytes) -> 
     """The call that a request makes."""
     target = headers.get("X-Amz-Target")
     if target is None:
-        return _sts_call(body) if b"Action=" in body else _s3_call(method, path)
+        return _sts_call(body) if b"Action=" in body else _s3_call(method, path, body)
     prefix, _, operation = target.partition(".")
     service, fields = _SERVICES[prefix], json.loads(body or b"{}")
     action = f"{service.removesuffix('streams')}:{operation}"
@@ -77,10 +77,13 @@ _RESOURCES = {
 }
 
 
-def _s3_call(method: str, path: str) -> Call:
+def _s3_call(method: str, path: str, body: bytes) -> Call:
     bucket, _, name = unquote(urlsplit(path).path).strip("/").partition("/")
     action = (_OBJECT_ACTIONS if name else _BUCKET_ACTIONS)[method]
-    return Call("s3", f"s3:{action}", (f"arn:aws:s3:::{bucket}/{name}".rstrip("/"),), is_xml=True)
+    deleted = re.findall("<Key>(.*?)</Key>", body.decode()) if action == "DeleteObject" and not name else [name]
+    return Call(
+        "s3", f"s3:{action}", tuple(f"arn:aws:s3:::{bucket}/{each}".rstrip("/") for each in deleted), is_xml=True
+    )
 
 
 def _sts_call(body: bytes) -> Call:

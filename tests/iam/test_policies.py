@@ -31,6 +31,7 @@ REFUSED = {
     "fan-out": ("fan-out",),
     "fan-out-given": ("fan-out-given",),
     "kinesis-sink": ("kinesis-sink",),
+    "files-s3": ("files-s3",),
     "elastic-s3": ("elastic-s3",),
     "elastic-dynamodb": ("elastic-dynamodb",),
     "role": ("role",),
