@@ -159,7 +159,7 @@ FILES = (
 )
 LEFT = "only after a process has left the group or was lost"
 (DELETE_ITEM,) = of_store(DynamoDbStore, "deletes", TABLE, "items are left over")
-(DELETE_OBJECT,) = of_store(S3Store, "deletes", OBJECTS, "objects are left over")
+(DELETE_OBJECT,) = of_store(S3Store, "deletes", OBJECTS, "a store keeps what is left over; files in S3 need it")
 
 FEATURES = {
     "polling": Feature(
