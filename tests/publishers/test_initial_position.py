@@ -30,7 +30,6 @@ def test_trim_horizon_and_latest_are_accepted(name):
         "1.459799926480E9",
         "2016-04-04T19:58:46.480-00:00",
         "2016-04-04T19:58:46.480Z",
-        "2016-04-04T19:58:46.480",
         "2016-04-04T21:58:46.480+02:00",
         1459799926480,
         datetime(2016, 4, 4, 21, 58, 46, 480_000, timezone(timedelta(hours=2))),
@@ -42,6 +41,34 @@ def test_a_start_by_time_is_epoch_seconds_or_milliseconds_iso_or_a_datetime(time
 
     assert (position.type, position.timestamp_ms) == (PositionType.AT_TIMESTAMP, 1459799926480)
     assert time_ms("until", timestamp) == 1459799926480
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            "2016-04-04 19:58:46",
+            "no zone; write 2016-04-04T19:58:46Z for UTC, or another such as 2016-04-04T19:58:46+01:00",
+        ),
+        (1764225000123456, "these may be microseconds; in milliseconds it is 1764225000123"),
+        ("1764225000123456789", "these may be nanoseconds; in milliseconds it is 1764225000123"),
+        (
+            "49590338271490256608559692538361571095921575989136588898",
+            "a sequence number is a place in one shard, not a",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_time_is_told_with_the_value_as_it_was_given(given, words):
+    readers = [
+        lambda: time_ms("until", given),
+        lambda: initial_position(Properties(start=given)),
+        lambda: initial_position(start_at(given)),
+    ]
+    for read in readers:
+        with pytest.raises(ConfigurationError) as raised:
+            read()
+        assert words in str(raised.value)
+        assert repr(str(given)) in str(raised.value).replace(repr(given), repr(str(given)))
 
 
 @pytest.mark.parametrize("start", [datetime(2016, 4, 4), "yesterday", -5, float("nan"), True])

@@ -9,11 +9,9 @@ from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
 from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
-from .properties.times import A_TIME, datetime_ms, epoch_ms, iso_time, other_name
+from .properties.times import A_TIME, datetime_ms, epoch_ms, iso_time, why_no_time
 
-_VALID = (
-    "epoch seconds (1459799926.480), ISO-8601 (2016-04-04T19:58:46.480Z; UTC without a zone), or text in the format of "
-)
+_VALID = "epoch seconds (1459799926.480), ISO-8601 with a zone (2016-04-04T19:58:46.480Z), or text in the format of "
 _FIELDS = {
     "y": "%Y",
     "M": "%m",
@@ -83,7 +81,7 @@ def initial_timestamp_ms(properties: Properties) -> int:
     except ConfigurationError:
         raise
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid) from error
+        raise ConfigurationError(INITIAL_TIMESTAMP.key, given, valid, reason=why_no_time(given)) from error
 
 
 def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> int:
@@ -91,11 +89,11 @@ def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> in
     try:
         return epoch_ms(Properties({name: given})[name])
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(name, given, valid, reason=other_name(given)) from error
+        raise ConfigurationError(name, given, valid, reason=why_no_time(given)) from error
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Parse by the given format, else as any other time. So `20231114` can be a date (as in Flink's connector)."""
+    """Parse by the given format, in UTC where it has no zone, else as any other time. So `20231114` can be a date (as in Flink)."""
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
         with contextlib.suppress(ValueError):

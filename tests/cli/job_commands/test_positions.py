@@ -70,7 +70,7 @@ def results(tmp_path_factory):
             "reset --apply": ["reset", str(job), "--to", "latest", "--shard", SHARDS[0][7:], "--apply"],
             "reset nowhere": ["reset", str(job), "--to", "soon"],
             "reset to 1970": ["reset", str(job), "--to", "5"],
-            "reset to the future": ["reset", str(job), "--to", "2999-01-01", "--apply"],
+            "reset to the future": ["reset", str(job), "--to", "2999-01-01T00:00Z", "--apply"],
             "show reset": ["show", str(job)],
         }
         moved = several_commands(endpoint, *(["positions", *command] for command in moves.values()))

@@ -193,7 +193,7 @@ def test_a_name_is_taken_in_any_case(name):
     assert start_properties(name, None, NOW_MS) == {"flink.stream.initpos": name.upper()}
 
 
-@pytest.mark.parametrize("given", ["2023-11-14T22:13:20Z", "2023-11-14T22:13:20", "1700000000"])
+@pytest.mark.parametrize("given", ["2023-11-14T22:13:20Z", "2023-11-14T23:13:20+01:00", "1700000000"])
 def test_a_time(given):
     assert position(start=given) == StartingPosition.at_timestamp(1_700_000_000_000)
 
@@ -223,7 +223,7 @@ def test_what_cannot_be_used_names_the_option(option, start, since):
 
 def test_a_start_in_the_future_names_its_option():
     with pytest.raises(rp.ConfigurationError, match=r"'--from' .*a time that has passed: it is 2026-11"):
-        start_properties("2999-01-01", None, NOW_MS)
+        start_properties("2999-01-01T00:00Z", None, NOW_MS)
 
 
 def test_the_end_names_its_option_too():

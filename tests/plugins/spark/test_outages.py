@@ -84,7 +84,7 @@ def test_the_error_names_service_call_and_since_when_after_the_time_is_over():
     with pytest.raises(OutageError) as caught:
         watch.on_failure(REFUSED)
     assert str(caught.value) == (
-        "Kinesis is away since 2027-01-15T08:00:00+00:00, for longer than maxOutage (60 s): "
+        "Kinesis is away since 2027-01-15T08:00:00.000Z, for longer than maxOutage (60 s): "
         "ListShards failed with ConnectionError: refused"
     )
 

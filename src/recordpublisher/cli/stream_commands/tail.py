@@ -21,7 +21,7 @@ from recordpublisher.publishers.initial_position import refuse_future, time_ms
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.property_types import parse_with_unit
-from recordpublisher.publishers.properties.times import A_TIME
+from recordpublisher.publishers.properties.times import A_TIME, is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..execution import print_note, run_until_signal
@@ -198,12 +198,9 @@ class PrintedRate:
         print_note(f"{counted(count, 'record')} in {seconds:.1f} s ({count / max(seconds, 0.001):,.1f} a second)")
 
 
-_MAX_TIME_DIGITS = 20
-
-
 def given_sequence_number(start: str | None) -> str | None:
-    """`--from` if it is a sequence number: those of Kinesis have 56 digits, epoch seconds have ten."""
-    return start if start is not None and start.isdecimal() and len(start) > _MAX_TIME_DIGITS else None
+    """`--from` if it is a sequence number."""
+    return start if start is not None and is_sequence_number(start) else None
 
 
 def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[str, str]:

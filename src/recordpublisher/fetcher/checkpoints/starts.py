@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
@@ -86,7 +88,7 @@ def json_by_shard(option: str, given: str, valid: str) -> dict[str, Any]:
 
 def sequence_number(option: str, given: object, valid: str) -> str:
     """The text of a sequence number. Raises: ConfigurationError."""
-    if not isinstance(given, str) or not given.isdecimal():
+    if not isinstance(given, str) or not re.fullmatch("[0-9]{1,129}", given):
         raise ConfigurationError(option, str(given), valid)
     return given
 
@@ -122,7 +124,7 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
         return ShardState(StartingPosition(PositionType(kind)))
     number = sequence_number(option, at, f"an iteratorPosition of digits for {kind}")
     if kind == PositionType.AT_TIMESTAMP:
-        return ShardState(StartingPosition.at_timestamp(int(number)))
+        return ShardState(StartingPosition.at_timestamp(time_ms(option, number, "an iteratorPosition in epoch ms")))
     if kind == PositionType.AT_SEQUENCE_NUMBER:
         return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, number))
     sub_sequence = str(entry.get("subSequenceNumber", WHOLE_RECORD))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from recordpublisher.fetcher.checkpoints.initial_states import initial_states
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
@@ -11,6 +10,7 @@ from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
 from .kcl_lease_table import AT_TIMESTAMP, NO_SEQUENCE_NUMBER, SHARD_END, WHOLE_AGGREGATE, KclLease
@@ -88,7 +88,7 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
 def _note(state: ShardState, checkpoint: str) -> str:
     if checkpoint != AT_TIMESTAMP:
         return ""
-    time = datetime.fromtimestamp((state.start.timestamp_ms or 0) / 1000, UTC).isoformat(timespec="milliseconds")
+    time = iso_time(state.start.timestamp_ms or 0)
     return f"the time is not in the table: give the KCL the initial position {time}"
 
 

@@ -106,7 +106,7 @@ async def reset_positions(
     """Let a job that was stopped go on from another place, as `recordpublisher positions reset` does.
 
     - `properties`: of the job, as `recordpublisher run` takes them.
-    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, or a time: a datetime with a zone, ISO-8601, epoch seconds or milliseconds.
+    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, or a time: a datetime or ISO-8601 with a zone, epoch seconds or milliseconds.
     - `shard_ids`: only these shards, of all streams. Default: every shard.
     - `dry_run`: nothing is written.
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from recordpublisher.publishers import kinesis
@@ -21,6 +20,7 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.retry import RetryPolicy
 
 from .options import SPARK
@@ -77,13 +77,8 @@ def outage_figures(outage: Outage | None) -> dict[str, object]:
     """The outage as the progress shows it; empty without one."""
     if outage is None:
         return {}
-    since, tries = utc(outage.since_ms), outage.tries
+    since, tries = iso_time(outage.since_ms), outage.tries
     return {"outage": {"service": outage.service, "since": since, "tries": tries, "error": outage.error}}
-
-
-def utc(epoch_ms: int) -> str:
-    """A time as messages show it."""
-    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC).isoformat(timespec="seconds")
 
 
 class OutageWatch:
@@ -114,7 +109,7 @@ class OutageWatch:
             is_known = self._is_down(service)
             outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
             outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
-        down_ms, since = (now - outage.began) * 1000, utc(outage.since_ms)
+        down_ms, since = (now - outage.began) * 1000, iso_time(outage.since_ms)
         if down_ms >= self._max_ms:
             raise OutageError(
                 f"{service} is away since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
@@ -123,7 +118,7 @@ class OutageWatch:
             raise OutageError(f"{service} was not found since {since}: is the region, or the endpoint, right? {error}")
         if not is_known:
             text = "%s is away since %s, and is waited for up to %g s (maxOutage): %s"
-            LOG.warning(text, service, utc(outage.since_ms), self._max_ms / 1000, error)
+            LOG.warning(text, service, iso_time(outage.since_ms), self._max_ms / 1000, error)
         return PAUSES.delay_seconds(outage.tries - 1)
 
     def on_success(self, key: str = "") -> None:

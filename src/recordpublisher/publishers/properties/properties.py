@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..password_masking import MASK, mask_passwords
 from .declaration import Property, declared_properties, find_property, is_secret
 from .keywords import property_of_keyword
-from .times import other_name
+from .times import why_no_time
 from .unknown_keys import warn_if_unknown
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Properties(Mapping[str, str]):
         except (ValueError, OverflowError) as error:
             shown = MASK if declared.secret else mask_passwords(text)
             # the cause may quote the value
-            reason = other_name(shown)
+            reason = why_no_time(shown) if declared.type_name == "enum" else ""
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def is_set(self, declared: Property[Any]) -> bool:
@@ -145,7 +145,7 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
 
 
 def _as_text(key: str, value: object) -> str:
-    """Raises: ConfigurationError for a datetime without a zone: Python takes it as local time, and a text without one is UTC."""
+    """Raises: ConfigurationError for a datetime without a zone: Python takes it as local time."""
     if isinstance(value, datetime) and value.tzinfo is None:
         raise ConfigurationError(key, value, "a time with a zone, as of datetime.now(UTC)")
     return str(value).lower() if isinstance(value, bool) else str(value)

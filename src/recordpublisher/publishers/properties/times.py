@@ -1,30 +1,42 @@
-"""A time as every setting and argument takes it: ISO-8601, epoch seconds or epoch milliseconds."""
+"""A time as every setting and argument takes it: ISO-8601 with a zone, epoch seconds or epoch milliseconds."""
 
-import math
+import contextlib
 import re
 from datetime import UTC, datetime
 
-A_TIME = "2026-11-22T06:00:00Z (UTC without a zone), or epoch seconds"
+A_TIME = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
 """What `epoch_ms` takes, for messages."""
+MAX_MS = 253_402_300_799_999
+"""The end of the year 9999. Microseconds since 1978, nanoseconds and sequence numbers are above it."""
 _MILLIS_FROM = 1e11
 """A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
 OTHER_NAMES = {"earliest": "TRIM_HORIZON"}
 """What Kafka calls a place in a stream, lower case, and what Kinesis calls it."""
+_NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
-def other_name(given: object) -> str:
-    """What to say of Kafka's name of a place; empty for anything else."""
-    ours = OTHER_NAMES.get(str(given).strip().lower())
-    return f"Kinesis calls it {ours}" if ours else ""
+def why_no_time(given: object) -> str:
+    """What is wrong with what `epoch_ms` refuses, if it is known: Kafka's name of a place, another unit or no zone; else empty."""
+    text = str(given).strip()
+    if ours := OTHER_NAMES.get(text.lower()):
+        return f"Kinesis calls it {ours}"
+    if is_sequence_number(text):
+        return "a sequence number is a place in one shard, not a time"
+    with contextlib.suppress(ValueError):
+        if not _NUMBER.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            exact = moment.isoformat()
+            return "" if moment.tzinfo else f"it has no zone; write {exact}Z for UTC, or another such as {exact}+01:00"
+        if MAX_MS < (number := float(text)) < _SEQUENCE_NUMBERS_FROM:
+            unit, per_ms = ("nanoseconds", 1e6) if number >= _NANOS_FROM else ("microseconds", 1e3)
+            return f"these may be {unit}; in milliseconds it is {number / per_ms:.0f}"
+    return ""
 
 
-def has_no_zone(given: str) -> bool:
-    """Whether this is a time in ISO-8601 that names no zone."""
-    try:
-        return not _NUMBER.fullmatch(given) and datetime.fromisoformat(given).tzinfo is None
-    except ValueError:
-        return False
+def is_sequence_number(given: str) -> bool:
+    """Whether this is a sequence number: those of Kinesis have 56 digits, epoch nanoseconds have 19."""
+    return given.isdecimal() and float(given) >= _SEQUENCE_NUMBERS_FROM
 
 
 def epoch_ms(given: str) -> int:
@@ -32,11 +44,14 @@ def epoch_ms(given: str) -> int:
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_ms(number if number >= _MILLIS_FROM else number * 1000)
-    return datetime_ms(datetime.fromisoformat(given))
+    moment = datetime.fromisoformat(given)
+    if moment.tzinfo is None:  # Spark, pandas and databases print times without their zone, which need not be UTC
+        raise ValueError(given)
+    return datetime_ms(moment)
 
 
 def datetime_ms(moment: datetime) -> int:
-    """Epoch ms of a time, in UTC if it has no zone. Raises: ValueError before 1970."""
+    """Epoch ms of a time, in UTC if it has no zone. Raises: ValueError before 1970 and after 9999."""
     return checked_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -50,7 +65,7 @@ def iso_time(epoch_ms: int) -> str:
 
 
 def checked_ms(given: float) -> int:
-    """Rounded. Raises: ValueError for what is no time since 1970."""
-    if not math.isfinite(given) or given < 0:
+    """Rounded. Raises: ValueError for what is no time from 1970 to 9999."""
+    if not 0 <= given <= MAX_MS:
         raise ValueError(given)
     return round(given)

@@ -13,6 +13,7 @@ from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
+SEQUENCE = "49590338271490256608559692538361571095921575989136588898"
 NOW = 1_800_000_000_000
 
 
@@ -50,8 +51,31 @@ def test_positions_by_shard_choose_the_shards():
         ({"endingPosition": "tomorrow"}, "setting 'endingPosition' has the value 'tomorrow'; valid: NOW, a time"),
         (
             {"endingPosition": "2026-11-25 10:00:00.123"},
-            "setting 'endingPosition' has the value '2026-11-25 10:00:00.123'; valid: 2026-11-25T10:00:00.123000Z in UTC",
+            "setting 'endingPosition' has the value '2026-11-25 10:00:00.123'; it has no zone; write 2026-11-25T10:00:00.123000Z",
         ),
+        (
+            {"endingPosition": "1764225000123456"},
+            "'endingPosition' has the value '1764225000123456'; these may be micro",
+        ),
+        (
+            {"endingTimestamp": "1764225000123456"},
+            "'endingTimestamp' has the value '1764225000123456'; these may be micro",
+        ),
+        (
+            {"startingTimestamp": "1764225000123456789"},
+            "'startingTimestamp' has the value '1764225000123456789'; these",
+        ),
+        ({"endingPosition": SEQUENCE}, f"'endingPosition' has the value '{SEQUENCE}'; a sequence number is a place in"),
+        (
+            {"startingPosition": SEQUENCE},
+            f"'startingPosition' has the value '{SEQUENCE}'; a sequence number is a place in",
+        ),
+        ({"startingPosition": SEQUENCE}, "or JSON by shard"),
+        (
+            {"startingPosition": "2100-01-01T00:00:00Z"},
+            "'startingPosition' has the value '2100-01-01T00:00:00.000Z'; valid",
+        ),
+        ({"endingPosition": '{"a": "' + "1" * 5000 + '"}'}, "setting 'endingPosition' has the value '1111"),
         ({"endingPosition": '{"a": 5}'}, "setting 'endingPosition' has the value '5'"),
         ({"endingPosition": '{"a": "x"}'}, "setting 'endingPosition' has the value 'x'"),
         ({"endingPosition": "{a}"}, "setting 'endingPosition'"),

@@ -62,9 +62,9 @@ def read_arrow(
 ) -> pa.RecordBatchReader:
     """A part of streams as Arrow batches, which are read while they are taken: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`.
 
-    `start` is TRIM_HORIZON (the default: the oldest record), a time (a datetime with a zone; or as text ISO-8601, in UTC without a zone,
-    or epoch seconds), or a snapshot of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose
-    first record in each shard it ends, or a snapshot, whose positions are the last. Nothing is stored.
+    `start` is TRIM_HORIZON (the default: the oldest record), a time (a datetime or ISO-8601 with a zone, or epoch seconds), or a snapshot
+    of a job, after whose positions it begins. `end` is NOW (the default: the tip), a time, before whose first record in each shard it
+    ends, or a snapshot, whose positions are the last. Nothing is stored.
 
     With a type as `deserializer` the fields are columns, objects in them structs, and the metadata follows; without one the columns are
     those of Spark, with the payload as `data`; what a function or `json` makes follows as `value`, in JSON. At most 20,000 rows or 16 MiB

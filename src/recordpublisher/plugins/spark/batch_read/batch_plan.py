@@ -9,11 +9,11 @@ from typing import Protocol
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import check_end
 from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.properties.times import iso_time
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import END_OPTION
 from ..options.start_by_shard import START_OPTION
-from ..outages import utc
 from .read_range import EndPosition, ReadRange
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -89,7 +89,7 @@ def _check_retained(stream: str, start: StartingPosition, service: BatchPlanning
     oldest = service.oldest_retained_ms(stream)
     if oldest is None or oldest <= start.timestamp_ms:
         return
-    lost = f"the read of {stream} starts at {utc(start.timestamp_ms)}, and records before {utc(oldest)} are past its retention"
+    lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
     if not accepts_loss:
         raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
     LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
@@ -101,6 +101,6 @@ def _wait_until_settled(stream: str, end_ms: int, service: BatchPlanningPort, sl
     while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:
         if waited >= LONGEST_WAIT_SECONDS or end_ms - now_ms > LONGEST_WAIT_SECONDS * 1000:
             clock = "the service's clock (NOW is by the driver's)"
-            check_end(END_OPTION, utc(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=clock)
+            check_end(END_OPTION, iso_time(end_ms), end_ms + SETTLED_MS, now_ms=now_ms, clock=clock)
         sleep(POLL_SECONDS)
         waited += POLL_SECONDS

@@ -7,20 +7,14 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, sequence_number
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import (
-    check_end,
-    from_the_oldest,
-    initial_position,
-    initial_timestamp_ms,
-)
+from recordpublisher.publishers.initial_position import check_end, from_the_oldest, initial_position
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import END_OPTION, ENDING_POSITION
-from ..options.start_by_shard import START_OPTION, starts_by_shard, time_with_zone
+from ..options.start_by_shard import START_OPTION, option_time_ms, starts_by_shard
 
 _VALID_START = 'TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: {"<shard id>": "<sequence number>" or "TRIM_HORIZON"}'
 _VALID_END = 'NOW, a time, or JSON by shard: {"<shard id>": "<sequence number>" or "NOW"}'
@@ -105,11 +99,7 @@ def _starts(properties: Properties, streams: Sequence[str]) -> Starts:
 def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
     if given.upper() in ("NOW", "LATEST"):
         return now
-    time = time_with_zone(END_OPTION, given)
-    try:
-        return EndPosition(initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time})))
-    except ConfigurationError as error:
-        raise ConfigurationError(END_OPTION, given, f"{_VALID_END}; a time is {error.valid}") from None
+    return EndPosition(option_time_ms(END_OPTION, given, properties, _VALID_END))
 
 
 def _only_for_queries(given: object) -> ConfigurationError:

@@ -1,14 +1,13 @@
 """A start for each shard: `startingPosition` as JSON. It is parsed by `fetcher/checkpoints/starts.py`."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from recordpublisher.fetcher.checkpoints.starts import VALID_BY_SHARD, Starts, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
+from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.times import has_no_zone
 
 from . import SPARK
 
@@ -35,16 +34,15 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def time_with_zone(option: str, given: str) -> str:
-    """The time in `T` or `AT_TIMESTAMP T`; any other text as it is. Raises: ConfigurationError for a time without a zone.
-
-    Spark prints times in the zone of its session, which it tells no source: a printed time that is taken as UTC means other rows.
-    """
+def option_time_ms(option: str, given: str, properties: Properties, valid: str) -> int:
+    """The time in `T` or `AT_TIMESTAMP T`, epoch ms. Raises: ConfigurationError that names the option."""
     time = given[len(AT_TIME) :].strip() if given.upper().startswith(AT_TIME) else given
-    if has_no_zone(time):
-        exact = datetime.fromisoformat(time).isoformat()
-        raise ConfigurationError(option, given, f"{exact}Z in UTC, or with another zone such as {exact}+01:00")
-    return time
+    try:
+        return initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time}))
+    except ConfigurationError as error:
+        if error.key != INITIAL_TIMESTAMP.key:
+            raise
+        raise ConfigurationError(option, given, f"{valid}; a time is {error.valid}", reason=error.reason) from None
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
+
+from recordpublisher.publishers.properties.times import iso_time
 
 from .offset import EMIT_NOTHING, BatchOffset
 from .planned_watermark import is_held
@@ -86,9 +87,4 @@ def _limit(emit_limit: int | None) -> str:
 
 
 def _time(millis: int | None) -> str:
-    if millis is None:
-        return "unknown"
-    try:
-        return datetime.fromtimestamp(millis / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return f"{millis} ms"
+    return "unknown" if millis is None else iso_time(millis)

@@ -524,7 +524,8 @@ class JobSettings(ReadSettings, total=False):
     stream_initpos: Literal["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"] | datetime | str | float
     """The same as `start`."""
     start_timestamp: datetime | str | float
-    """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format."""
+    """`flink.stream.initpos.timestamp`: Start for AT_TIMESTAMP: epoch seconds, ISO-8601 with a zone, or text in the given format (UTC
+    without one)."""
     stream_initpos_timestamp: datetime | str | float
     """The same as `start_timestamp`."""
     start_timestamp_format: str

@@ -22,7 +22,7 @@ INITIAL_POSITION = PUBLISHER.choice(
 )
 INITIAL_TIMESTAMP = PUBLISHER.text(
     "flink.stream.initpos.timestamp",
-    "Start for AT_TIMESTAMP: epoch seconds, ISO-8601, or text in the given format.",
+    "Start for AT_TIMESTAMP: epoch seconds, ISO-8601 with a zone, or text in the given format (UTC without one).",
     argument="start_timestamp",
 )
 INITIAL_TIMESTAMP_FORMAT = PUBLISHER.text(

@@ -119,7 +119,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
         ),
         (
             {"startingPosition": "2026-11-25 10:00", "flink.stream.initpos": "TRIM_HORIZON"},
-            "'startingPosition' has the value '2026-11-25 10:00'; valid: 2026-11-25T10:00:00Z in UTC",
+            "'startingPosition' has the value '2026-11-25 10:00'; it has no zone; write 2026-11-25T10:00:00Z for UTC",
         ),
         (
             {"startingPosition": "2026-11-25T10:00Z", "flink.stream.initpos": "TRIM_HORIZON"},
@@ -127,7 +127,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
         ),
         (
             {"initialPosition": "AT_TIMESTAMP 2026-11-25"},
-            "'initialPosition' has the value .*; valid: 2026-11-25T00:00:00Z in UTC",
+            "'initialPosition' has the value .*; it has no zone; write 2026-11-25T00:00:00Z for UTC",
         ),
         (
             {"kinesis.consumerType": "Push"},

@@ -5,14 +5,17 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import Property, declared_properties
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
-from recordpublisher.publishers.properties.groups.publisher import INITIAL_TIMESTAMP, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times import MAX_MS, iso_time, why_no_time
 
-from ..start_by_shard import AT_TIME, VALID_START, time_with_zone
+from ..start_by_shard import AT_TIME, VALID_START, option_time_ms
 from .option_table import EPOCH_MS, PEERS, START, START_AT, PeerOption
 
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
@@ -34,7 +37,7 @@ def own_options(options: Mapping[str, str], has_default: Collection[Property[Any
             continue
         if option.refused:
             raise ConfigurationError(key if option.key.endswith("*") else option.key, reason=option.refused)
-        for ours, value in _translated(option, given[key].strip()).items():
+        for ours, value in _translated(option, given[key].strip(), given).items():
             declared = _declared(ours)
             _check_same(given, option.key, declared, value)
             if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
@@ -62,14 +65,16 @@ def _with_prefixes(given: Properties) -> Properties:
     return given
 
 
-def _translated(option: PeerOption, value: str) -> dict[str, str]:
+def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
     """Our properties for a value of theirs. Raises: ConfigurationError."""
     if option.unit == EPOCH_MS:
-        if not value.isdecimal():
-            raise ConfigurationError(option.key, value, EPOCH_MS)
+        if not value.isdecimal() or float(value) > MAX_MS:
+            raise ConfigurationError(option.key, value, EPOCH_MS, reason=why_no_time(value))
         value = f"{int(value) / 1000:.3f}"
     if option.ours == START_AT and value.upper().startswith((AT_TIME, *"0123456789")):
-        return {option.ours: "AT_TIMESTAMP", INITIAL_TIMESTAMP.key: time_with_zone(option.key, value)}
+        at = option_time_ms(option.key, value, given, VALID_START)
+        refuse_future(option.key, at, SystemClock().now_ms())
+        return {option.ours: iso_time(at)}
     if option.values:
         ours = option.values.get(value.lower())
         if ours is None:
