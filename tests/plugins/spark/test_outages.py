@@ -132,6 +132,24 @@ def test_what_answers_without_tls_ends_at_once_and_a_batch_read_waits_shortly_fo
         watch.on_failure(error)
 
 
+def test_the_wait_for_a_closed_port_counts_from_the_first_call_and_no_pause_is_longer_than_it(caplog):
+    clock = ManualClock()
+    watch = OutageWatch(600_000, clock, is_batch_read=True)
+
+    def call():
+        clock.ms += 4_000
+        raise caused(TransientError("ListShards", "ConnectionError", "no"), CLOSED_PORT)
+
+    def sleep(seconds):
+        clock.ms += round(seconds * 1000)
+
+    before = clock.ms
+    with pytest.raises(OutageError, match="was not found since 2027-01-15T08:00:00"):
+        watch.wait_out(call, sleep)
+    assert UNKNOWN_HOST_MS <= clock.ms - before < UNKNOWN_HOST_MS + 4_100
+    assert "waited for up to 20 s (it was never reached)" in caplog.text
+
+
 def test_a_service_that_was_reached_before_is_waited_for_whatever_answers_meanwhile():
     watch = OutageWatch(600_000, ManualClock(), is_batch_read=True)
     watch.on_success()

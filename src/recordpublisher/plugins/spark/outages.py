@@ -102,24 +102,26 @@ class OutageWatch:
         with self._lock:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
-    def on_failure(self, error: object, key: str = "") -> float:
-        """Note a failed try; returns the seconds to wait before the next one. Raises: OutageError after `max_ms`."""
+    def on_failure(self, error: object, key: str = "", took: float = 0.0) -> float:
+        """Note a failed try that `took` so many seconds; returns those to wait before the next one. Raises: OutageError after `max_ms`."""
         now, service = self._clock.monotonic(), service_of(error)
         with self._lock:
             is_known = self._is_down(service)
-            outage = self._down.setdefault(key, Outage(service, self._clock.now_ms(), now))
+            outage = self._down.setdefault(key, Outage(service, self._clock.now_ms() - round(took * 1000), now - took))
             outage.service, outage.error, outage.tries = service, str(error), outage.tries + 1
-        down_ms, since = (now - outage.began) * 1000, iso_time(outage.since_ms)
+        down_ms, since = int((now - outage.began) * 1000), iso_time(outage.since_ms)
         if down_ms >= self._max_ms:
             raise OutageError(
                 f"{service} is away since {since}, for longer than maxOutage ({self._max_ms / 1000:g} s): {error}"
             )
-        if down_ms >= self._first_wait_ms(error) and not self._was_reached:
+        first_wait_ms = math.inf if self._was_reached else self._first_wait_ms(error)
+        if down_ms >= first_wait_ms:
             raise OutageError(f"{service} was not found since {since}: is the region, or the endpoint, right? {error}")
+        limit_ms, name = min((self._max_ms, "maxOutage"), (first_wait_ms, "it was never reached"))
         if not is_known:
-            text = "%s is away since %s, and is waited for up to %g s (maxOutage): %s"
-            LOG.warning(text, service, iso_time(outage.since_ms), self._max_ms / 1000, error)
-        return PAUSES.delay_seconds(outage.tries - 1)
+            text = "%s is away since %s, and is waited for up to %g s (%s): %s"
+            LOG.warning(text, service, since, limit_ms / 1000, name, error)
+        return min(PAUSES.delay_seconds(outage.tries - 1), (limit_ms - down_ms) / 1000)
 
     def on_success(self, key: str = "") -> None:
         """Note that a try has succeeded."""
@@ -143,10 +145,11 @@ class OutageWatch:
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
         """Call until no outage keeps it from succeeding. Raises: OutageError; every error that is no outage, at once."""
         while True:
+            began = self._clock.monotonic()
             try:
                 result = call()
             except RecordPublisherError as error:
-                sleep(self._pause_after(error))
+                sleep(self._pause_after(error, took=self._clock.monotonic() - began))
             else:
                 self.on_success()
                 return result
@@ -163,10 +166,10 @@ class OutageWatch:
                 return result
             await asyncio.sleep(pause)
 
-    def _pause_after(self, error: RecordPublisherError, key: str = "") -> float:
+    def _pause_after(self, error: RecordPublisherError, key: str = "", took: float = 0.0) -> float:
         if not is_outage(error):
             raise error
         try:
-            return self.on_failure(error, key)
+            return self.on_failure(error, key, took)
         except OutageError as ended:
             raise ended from error
