@@ -41,7 +41,10 @@ def test_a_dead_letter_folder_stands_for_a_jsonl_sink(tmp_path):
     ("given", "words"),
     [
         ({"onFailure": "IGNORE"}, "'onFailure' has the value 'IGNORE'; valid: FAIL, SKIP, DEAD_LETTER"),
-        ({"onFailure": "DEAD_LETTER"}, f"'{SINK}' is not set.*jsonl"),
+        (
+            {"onFailure": "DEAD_LETTER"},
+            "'onFailure' has the value 'DEAD_LETTER'; .*; valid: deadLetters=<folder> with it",
+        ),
         ({"onFailure": "DEAD_LETTER", SINK: "jsonl"}, r"'flink\.deadletter\.jsonl\.path' is not set"),
         ({"onFailure": "DEAD_LETTER", SINK: "sqs"}, f"'{SINK}' has the value 'sqs'.*jsonl"),
         (

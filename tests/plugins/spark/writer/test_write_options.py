@@ -68,3 +68,8 @@ def test_c1_unknown_options_and_options_of_reading_are_warnings(key):
 def test_c2_bad_values_are_named(given, words):
     with pytest.raises(ConfigurationError, match=words):
         WriteOptions.parse(given)
+
+
+def test_a_start_warns_that_a_write_has_none():
+    with pytest.warns(UserWarning, match="'startingPosition' has no effect on a write"):
+        WriteOptions.parse({"stream": "s", "startingposition": "LATEST", "aggregationenabled": "false"})

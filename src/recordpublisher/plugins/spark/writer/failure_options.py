@@ -41,13 +41,15 @@ DEAD_LETTERS = SPARK.text(
 
 def with_dead_letters(properties: Properties) -> Properties:
     """The properties with `deadLetters` replaced by those that it stands for. Raises: ConfigurationError when others contradict it."""
-    folder = properties.value(DEAD_LETTERS)
+    folder, policy = properties.value(DEAD_LETTERS), properties.value(ON_FAILURE)
     if folder is None:
+        if policy == "DEAD_LETTER" and not properties.is_set(DEAD_LETTER_SINK):
+            valid = f"deadLetters=<folder> with it, or {DEAD_LETTER_SINK.key}"
+            raise ConfigurationError("onFailure", policy, valid, reason="nothing says where the rows go")
         return properties
     if "://" in folder:
         valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
         raise ConfigurationError("deadLetters", folder, valid)
-    policy = properties.value(ON_FAILURE)
     if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
         raise ConfigurationError("onFailure", policy, "DEAD_LETTER, or no option deadLetters")
     for key, value in properties.with_prefix(DEAD_LETTER).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from ..options import SPARK
 from ..options.peers.translation import own_options
 from ..options.spark_options import STREAM, with_loaded_stream
+from ..options.start_by_shard import START_OPTION
 from ..options.unknown_options import check_unknown_options, is_option
 from ..outages import MAX_OUTAGE
 from .failure_options import DEAD_LETTERS, ON_FAILURE, dead_letter_sink, with_dead_letters
@@ -54,6 +56,8 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options that Spark passes (keys lower-cased). Raises: ConfigurationError with option, value and what is valid (C2)."""
+        if START_OPTION.lower() in map(str.lower, options):
+            warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
         properties.check(lambda key: not is_option(key))
         check_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
