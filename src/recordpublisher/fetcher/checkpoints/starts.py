@@ -19,7 +19,7 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..shards.shard_state import ShardState
 
-VALID_BY_SHARD = 'JSON by shard: {"<shard id>": "<sequence number>", "TRIM_HORIZON" or "LATEST"}'
+VALID_BY_SHARD = 'JSON by shard: {"<shard id>": "<sequence number>", "TRIM_HORIZON" or, in a query, "LATEST"}'
 _SHARD_END = "SHARD_END"
 
 
