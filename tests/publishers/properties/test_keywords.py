@@ -131,7 +131,14 @@ def test_a_contradiction_does_not_show_a_secret():  # C3
 
 @pytest.mark.parametrize(
     ("keyword", "nearest"),
-    [("regoin", "region"), ("initpos", "start"), ("zzz", None), ("consumername", "consumer_name")],
+    [
+        ("regoin", "region"),
+        ("initpos", "start"),
+        ("zzz", None),
+        ("begin", None),
+        ("columns", None),
+        ("consumername", "consumer_name"),
+    ],
 )
 def test_an_unknown_keyword_is_an_error_with_the_nearest_one(keyword, nearest):
     with pytest.raises(ConfigurationError, match=f"'{keyword}'.*a key of `recordpublisher properties` ") as raised:

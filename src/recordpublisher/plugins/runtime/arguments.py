@@ -17,7 +17,7 @@ from recordpublisher.publishers.properties.generated.settings import ReadSetting
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.groups.job import SINK, STREAMS, STREAMS_FILE, STREAMS_FUNCTION
-from recordpublisher.publishers.properties.keywords import properties_by_keyword
+from recordpublisher.publishers.properties.keywords import SIMILAR, properties_by_keyword
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import check_user_function
 
@@ -71,11 +71,18 @@ def checked_properties(
         raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
 
 
+_MEANT = {
+    **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
+    **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
+}
+"""Arguments as other libraries call them."""
+
+
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
     """The argument or bound that was meant; empty where a property is nearer."""
     bounds, arguments, properties = Bounds.__dataclass_fields__, signature(of).parameters, properties_by_keyword()
-    near = next(iter(get_close_matches(unknown, [*arguments, *bounds, *properties], n=1)), "")
-    if near in arguments:
+    near = _MEANT.get(unknown) or "".join(get_close_matches(unknown, [*arguments, *bounds, *properties], 1, SIMILAR))
+    if near in arguments or near == "start":
         return f"did you mean '{near}'?"
     if near not in bounds:
         return ""

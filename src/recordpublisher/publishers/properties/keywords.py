@@ -50,6 +50,8 @@ GROUPS = (
 )
 
 _OF_SINKS = "flink.sink."
+SIMILAR = 0.75
+"""From here on a spelling is a suggestion: with 0.72 `region` was one for `begin`."""
 
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:
@@ -77,7 +79,9 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 
 
 def _nearest(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
-    """Known keywords: those whose key ends in the given words (`initpos`), else those with a similar spelling."""
+    """Known keywords: those whose key, unless it is of a sink, ends in the given words (`initpos`), else those of a similar spelling."""
     ending = "." + keyword.replace("_", ".")
-    with_ending = [name for name, declared in known.items() if declared.key.endswith(ending)]
-    return with_ending or difflib.get_close_matches(keyword, known, n=1)
+    of_sinks = (_OF_SINKS, bad_records.DEAD_LETTER.key)
+    keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}
+    with_ending = [name for name, key in keys.items() if key.endswith(ending)]
+    return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=SIMILAR)
