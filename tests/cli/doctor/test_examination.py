@@ -66,6 +66,13 @@ async def test_a_source_beside_aws_needs_no_region_and_no_rights():
     assert checked["connection"] == ("not checked", "lines does not tell where it calls")
 
 
+async def test_streams_of_dynamodb_need_a_region_however_their_publisher_is_spelled():
+    given = {"flink.stream.recordpublisher": "dynamodb_streams", "aws.region": "eu-west-1"}
+    checked = await found(LinesFactory, **{"aws.endpoint": "http://127.0.0.1:1", **given})
+
+    assert "region" in checked
+
+
 async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
     checked = await found(ToldLinesFactory)
 

@@ -70,10 +70,10 @@ def test_a_wrong_setting_is_a_line_too_and_ends_the_checks(done):
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/Orders/consumer/billing:1"
 
 
-@pytest.mark.parametrize("registration", ["NONE", "EAGER"])
-def test_a_job_uses_the_consumer_whose_arn_it_is_given(registration):
+@pytest.mark.parametrize(("registration", "publisher"), [("NONE", "EFO"), ("EAGER", "EFO"), ("EAGER", "efo")])
+def test_a_job_uses_the_consumer_whose_arn_it_is_given(registration, publisher):
     given = {"flink.stream.efo.registration": registration, "flink.stream.efo.consumerarn.Orders": ARN}
-    job = Properties({"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername": "billing", **given})
+    job = Properties({"flink.stream.recordpublisher": publisher, "flink.stream.efo.consumername": "billing", **given})
 
     assert use_of(job, "Orders") == Use(consumer="billing", consumer_arn=ARN)
 

@@ -109,7 +109,12 @@ def test_regions_of_other_partitions_are_left_to_the_sdk(region):
 
 @pytest.mark.parametrize(
     "given",
-    [{"aws.http.client": "SDK"}, {"flink.stream.recordpublisher": "EFO"}, {f"{PROVIDER}.basic.secretkey": "line\nend"}],
+    [
+        {"aws.http.client": "SDK"},
+        {"flink.stream.recordpublisher": "EFO"},
+        {"flink.stream.recordpublisher": "efo"},
+        {f"{PROVIDER}.basic.secretkey": "line\nend"},
+    ],
 )
 def test_what_needs_or_wants_the_sdk_gets_it(given):
     assert access({**PROPERTIES, **given}) is None

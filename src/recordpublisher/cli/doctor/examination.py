@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.plugins.host.build_from_properties import publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.runtime.batch_decoration import check_reading
@@ -135,7 +136,7 @@ class Examination:
     def _needs_aws(self) -> bool:
         """Whether region and credentials matter: a plugin may read something else."""
         store = back_end_of(self._properties.value(STATE_URI) or "")
-        publisher = self._properties.value(RECORD_PUBLISHER)
+        publisher = self._properties.value(RECORD_PUBLISHER).upper()
         return (
             bool(self._sources or self._targets)
             or publisher in ("DYNAMODB_STREAMS", "QUEUE")
@@ -209,7 +210,7 @@ def _properties(properties: Properties, streams: list[str], registry: Registry) 
 
 def _publisher(registry: Registry, properties: Properties) -> type[RecordPublisherFactory] | None:
     try:
-        return registry.publishers.get(properties.value(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
+        return publisher_class(registry, properties)
     except ConfigurationError:  # it is not installed, which is another finding
         return None
 

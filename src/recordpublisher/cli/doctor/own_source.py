@@ -1,5 +1,6 @@
 """OwnSource: what doctor says of a publisher that reads something else than Kinesis, such as DYNAMODB_STREAMS: by its own checks."""
 
+from recordpublisher.plugins.host.build_from_properties import publisher_class
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.base import RecordPublisherFactory, own_shards
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -45,7 +46,7 @@ class OwnSource:
 def has_own_source(registry: Registry, properties: Properties) -> bool:
     """Whether the job's publisher lists its streams itself. One that is not installed does not; another finding names it."""
     try:
-        made = registry.publishers.get(properties.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+        made = publisher_class(registry, properties)
     except RecordPublisherError:
         return False
     return made.discover is not RecordPublisherFactory.discover
@@ -55,6 +56,5 @@ def own_source_of(registry: Registry, properties: Properties) -> OwnSource | Non
     """The job's own source, if it has one. Raises: whatever the factory of a plugin raises."""
     if not has_own_source(registry, properties):
         return None
-    name = properties.value(RECORD_PUBLISHER) or ""
-    made = registry.publishers.get(name, RECORD_PUBLISHER.key)
-    return OwnSource(name, made(properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})))  # type: ignore[call-arg]
+    own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
+    return OwnSource(own.value(RECORD_PUBLISHER), publisher_class(registry, own)(own))  # type: ignore[call-arg]

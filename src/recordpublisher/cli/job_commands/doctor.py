@@ -10,7 +10,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.job import SINK
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.stream_arns import stream_name
 
@@ -92,7 +92,7 @@ def use_of(properties: Properties, stream: str, writes: bool = False) -> Use:
     from ..doctor.streams import Use
 
     calls = ("PutRecord", "PutRecords") if writes else ()
-    if properties.value(RECORD_PUBLISHER) != "EFO":
+    if not uses_fan_out(properties):
         return Use(writes=calls)
     try:
         config = FanOutConfig.of(properties)

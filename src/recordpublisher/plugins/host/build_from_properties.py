@@ -14,12 +14,14 @@ from recordpublisher.fetcher.coordination.watermark_tracker import WatermarkTrac
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.shards.assignment import ShardAssigner
 from recordpublisher.fetcher.sink import Sink
+from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.metrics import METRICS_EXPORTERS
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.groups.values_and_time import (
     DESERIALIZER,
     SYNC_INTERVAL,
@@ -36,6 +38,13 @@ from .function_property import imported_object
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."
+
+
+def publisher_class(
+    registry: Registry, properties: Properties, name: str | None = None
+) -> type[RecordPublisherFactory]:
+    """The class of `flink.stream.recordpublisher`, or of another publisher (`name`), not built. Raises: ConfigurationError, PluginError."""
+    return registry.publishers.get(name or properties.value(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:

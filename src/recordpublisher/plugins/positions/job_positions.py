@@ -25,7 +25,7 @@ from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.build_from_properties import build_sink, build_store
+from ..host.build_from_properties import build_sink, build_store, publisher_class
 from ..host.manager import load_registry
 from ..lag.stored_positions import SinkPositions, StoreOrGroupPositions
 from ..runtime.sources_without_positions import check_has_positions
@@ -71,8 +71,8 @@ class JobPositions:
         """Raises: ConfigurationError when the job stores its positions nowhere."""
         self._registry = load_registry()
         properties.check()
-        name = properties.value(RECORD_PUBLISHER) or ""
-        check_has_positions(self._registry.publishers.get(name, RECORD_PUBLISHER.key), name, "this command")
+        made = publisher_class(self._registry, properties)
+        check_has_positions(made, properties.value(RECORD_PUBLISHER), "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))

@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
+from ..host.build_from_properties import publisher_class
 from ..host.manager import load_registry
 from .arguments import check_bounded
 from .batch_decoration import Assigner, batch_decorator_factory
@@ -47,11 +48,10 @@ class BoundedReader:
         timestamp_assigner: Assigner | None = None,
     ) -> None:
         registry = load_registry()
-        name = publisher or properties.value(RECORD_PUBLISHER) or ""
-        made = registry.publishers.get(name, RECORD_PUBLISHER.key)
+        made = publisher_class(registry, properties, publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
-        check_has_positions(made, name, "to read from a position")
+        check_has_positions(made, publisher or properties.value(RECORD_PUBLISHER), "to read from a position")
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation

@@ -26,7 +26,6 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import (
@@ -35,6 +34,7 @@ from ..host.build_from_properties import (
     build_sink,
     build_store,
     build_tracker,
+    publisher_class,
 )
 from ..host.registry import Registry
 from ..tracing.provider import traced_calls
@@ -86,7 +86,7 @@ def build_job(
     check_function("timestamp_assigner", timestamp_assigner)
     check_function("on_alarm", on_alarm, "a function of an Alarm")
     check_function("watermark_assigner", watermark_assigner)
-    publisher = registry.publishers.get(given.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+    publisher = publisher_class(registry, given)
     registry.import_chosen(given)  # plugins declare properties of their own
     given.check()
     publisher.check(given, list(names.given.values()))

@@ -46,14 +46,14 @@ def check_without_positions(properties: Properties, **arguments: object) -> None
 
 def reads_a_queue(properties: Properties) -> bool:
     """Whether the job's publisher is one of such a source; False for one that is not installed, of which somebody else tells."""
+    from ..host.build_from_properties import publisher_class
     from ..host.manager import load_registry  # with pluggy, which most commands do without
 
-    publishers = load_registry().publishers
+    registry = load_registry()
     try:
-        made = publishers.get(properties.value(RECORD_PUBLISHER) or "", RECORD_PUBLISHER.key)
+        return publisher_class(registry, properties).visibility_seconds is not None
     except RecordPublisherError:
         return False
-    return made.visibility_seconds is not None
 
 
 def check_has_positions(publisher: type[RecordPublisherFactory], name: str, what: str) -> None:

@@ -21,7 +21,7 @@ from ..properties.groups.access import (
     SESSION_TOKEN,
 )
 from ..properties.groups.fanout import HTTP_PROTOCOL
-from ..properties.groups.publisher import RECORD_PUBLISHER
+from ..properties.groups.publisher import uses_fan_out
 from ..properties.properties import Properties
 from .endpoint import endpoint_of
 from .plain_profile import plain_profile
@@ -83,7 +83,7 @@ def known_access(properties: Properties, region: str, role: str | None) -> Known
     """None: only the SDK can tell, or it is wanted: fan-out needs it to subscribe. Raises: ConfigurationError for a wrong endpoint."""
     endpoint = endpoint_of(properties, region)
     is_wanted = properties.value(HTTP_CLIENT) == "SDK" or properties.value(HTTP_PROTOCOL) == "HTTP2"
-    is_wanted = is_wanted or properties.value(RECORD_PUBLISHER) == "EFO"
+    is_wanted = is_wanted or uses_fan_out(properties)
     profile = None if role is not None or is_wanted or not _is_plain_environment() else plain_profile(properties)
     keys = None if profile is None else _keys(properties, profile)
     if keys is None or not is_header_text(f"{keys.access_key}{keys.secret_key}{keys.token or ''}"):

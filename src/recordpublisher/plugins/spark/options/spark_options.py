@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER, uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
 from recordpublisher.publishers.stream_arns import stream_name
@@ -175,7 +175,7 @@ class SparkOptions:
     @property
     def publisher(self) -> str:
         """The publisher's name, upper case (P5)."""
-        return (self.properties.value(RECORD_PUBLISHER) or "POLLING").upper()
+        return self.properties.value(RECORD_PUBLISHER).upper()
 
     @property
     def stream_names(self) -> frozenset[str]:
@@ -185,7 +185,7 @@ class SparkOptions:
     @property
     def is_fan_out(self) -> bool:
         """Whether first reads subscribe."""
-        return self.publisher == "EFO"
+        return uses_fan_out(self.properties)
 
     @property
     def polling_publisher(self) -> str:

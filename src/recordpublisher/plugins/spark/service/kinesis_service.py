@@ -11,6 +11,7 @@ from recordpublisher.fetcher.monitoring.retention_periods import RetentionPeriod
 from recordpublisher.fetcher.shards.missing_shards import MissingShards
 from recordpublisher.fetcher.shards.retention_check import Gap, RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.host.build_from_properties import publisher_class
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.runtime.stream_lister import StreamLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
@@ -19,7 +20,6 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.groups.discovery_and_state import DISCOVERY_INTERVAL
 from recordpublisher.publishers.properties.groups.polling import GETRECORDS_INTERVAL
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.stream_arns import stream_name
@@ -174,5 +174,4 @@ class KinesisService:
 
 
 def _publisher_factory(publisher: str, properties: Properties) -> RecordPublisherFactory:
-    made: RecordPublisherFactory = load_registry().publishers.get(publisher, RECORD_PUBLISHER.key)(properties)  # type: ignore[call-arg]
-    return made
+    return publisher_class(load_registry(), properties, publisher)(properties)  # type: ignore[call-arg]

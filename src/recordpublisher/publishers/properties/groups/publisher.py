@@ -1,5 +1,6 @@
 """Properties of the publisher and its initial position."""
 
+from ..declaration import PropertyValues
 from ..property_types import PropertyGroup
 from ..times import epoch_ms
 
@@ -10,6 +11,13 @@ RECORD_PUBLISHER = PUBLISHER.text(
     "POLLING",
     argument="publisher",
 )
+
+
+def uses_fan_out(properties: PropertyValues) -> bool:
+    """Whether the job's publisher is EFO, in any case, as all names are."""
+    return properties.value(RECORD_PUBLISHER).upper() == "EFO"
+
+
 INITIAL_POSITION = PUBLISHER.choice(
     "flink.stream.initpos",
     "Where a new job starts. LATEST becomes a time of the service's clock once.",

@@ -11,7 +11,7 @@ from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.password_masking import MASK
 from recordpublisher.publishers.properties.declaration import Property, declared_properties
 from recordpublisher.publishers.properties.groups.access import ENDPOINT, REGION
-from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
+from recordpublisher.publishers.properties.groups.publisher import uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import MAX_MS, iso_time, why_no_time
 
@@ -141,14 +141,10 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
     """What the value is called here, where their default would come before it; empty where it does not matter."""
-    if option.before not in given or option.key in given or not _subscribes(own):
+    if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]
     return f"here there is none, and '{option.ours}' is {name} and not {option.default}{name}"
-
-
-def _subscribes(own: Properties) -> bool:
-    return (own.value(RECORD_PUBLISHER) or "").upper() == "EFO"
 
 
 def _own_spellings(option: PeerOption) -> set[str]:
