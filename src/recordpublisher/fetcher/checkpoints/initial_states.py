@@ -8,7 +8,7 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
-from ..shards.lineage import Children, ancestor_keys, parent_keys, parents_ended, reachable
+from ..shards.lineage import Children, finished_ancestors, parent_keys, parents_ended, reachable
 from ..shards.retention_check import Gap, RetentionCheck, may_have_gap
 from ..shards.shard_state import ShardState
 from ..watermark_functions import inherited_watermark
@@ -115,7 +115,7 @@ def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
 
 def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardState]) -> set[str]:
     started = [shards[key] for key, state in begun.items() if not state.waiting and key in shards]
-    return ancestor_keys(started, shards) - begun.keys()
+    return finished_ancestors(started, shards) - begun.keys()
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:

@@ -7,7 +7,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard
 
-from ..shards.lineage import ancestor_keys, parent_keys
+from ..shards.lineage import finished_ancestors, parent_keys
 from ..shards.missing_shards import MissingShards
 from .documents.lease_table import Lease, LeaseTable
 
@@ -77,12 +77,9 @@ class ShardListing:
 
 
 def _unknown_leases(table: LeaseTable, listed: Mapping[str, Shard], expired: Collection[str]) -> dict[str, Lease]:
-    """The leases of listed shards that the table does not have.
-
-    An ancestor of a shard that had an owner was read to its end and removed: it must not come back as a new shard.
-    """
+    """The leases of listed shards that the table does not have, nor had until they were finished: none comes back as a new shard."""
     begun = (listed[key] for key, lease in table.leases.items() if key in listed and lease.was_owned)
-    finished = ancestor_keys(begun, listed) - table.leases.keys()
+    finished = finished_ancestors(begun, listed) - table.leases.keys()
     streams = {shard.rpartition("/")[0] for shard in table.leases}
     return {
         key: Lease(

@@ -12,6 +12,7 @@ def parent_keys(shard: Shard) -> list[str]:
 
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
     """Whether a shard with these parents (`Shard.key`) may start: the last record of each was emitted, after a merge of both (S2).
+    What follows for the ancestors of one that did: `finished_ancestors`.
 
     `is_ended` says it of one parent. What an unknown parent means differs, so each caller decides that:
 
@@ -20,6 +21,15 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
     - A restored job (`initial_states.py`) and an offset of Spark (`source/reshards.py`): it was read before, or is past retention.
     """
     return all(map(is_ended, parents))
+
+
+def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
+    """`Shard.key` of every ancestor of shards that have begun. Each was read to its end: otherwise `parents_ended` had not let them begin (S2).
+
+    The parents of a shard that is not `listed` are unknown. What a caller knows better of an ancestor goes before this.
+    """
+    parents = (parent for shard in begun for parent in parent_keys(shard))
+    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
@@ -33,12 +43,6 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
             visited.add(key)
             to_visit += following(key)
     return visited
-
-
-def ancestor_keys(shards: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """`Shard.key` of every ancestor of `shards`. The parents of a shard that is not `listed` are unknown."""
-    parents = (parent for shard in shards for parent in parent_keys(shard))
-    return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())
 
 
 class Children:

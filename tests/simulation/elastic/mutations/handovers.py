@@ -170,7 +170,7 @@ def members_need_not_be_settled() -> Patches:
 
 def ancestors_come_back() -> Patches:
     """S2: a listed shard that was read to its end, and left the table, is new."""
-    return [(listing_module, "ancestor_keys", lambda shards, listed: set())]
+    return [(listing_module, "finished_ancestors", lambda begun, listed: set())]
 
 
 HANDOVERS = [

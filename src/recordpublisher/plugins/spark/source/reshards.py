@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from recordpublisher.fetcher.shards.lineage import ancestor_keys, parent_keys, parents_ended
+from recordpublisher.fetcher.shards.lineage import finished_ancestors, parent_keys, parents_ended
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.watermark_functions import inherited_watermark
 from recordpublisher.publishers.positions import StartingPosition
@@ -41,7 +41,7 @@ def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[s
     Not new are the shards of the offset, their ancestors (read to their end before, S5), and those that this process has `finished`: a
     listing may be older than the offset.
     """
-    ancestors = ancestor_keys((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
+    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
     known = {*shards, *ancestors, *finished}
     return [shard for shard in listed if shard.key not in known]
 
