@@ -24,9 +24,9 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """`Shard.key` of every ancestor of shards that have begun. Each was read to its end: otherwise `parents_ended` had not let them begin (S2).
+    """`Shard.key` of every ancestor of shards that have begun: read to its end, or `parents_ended` had not let them begin (S2).
 
-    The parents of a shard that is not `listed` are unknown. What a caller knows better of an ancestor goes before this.
+    The parents of a shard that is not `listed` are unknown. What a caller knows of an ancestor itself goes before this.
     """
     parents = (parent for shard in begun for parent in parent_keys(shard))
     return reachable(parents, lambda key: parent_keys(listed[key]) if key in listed else ())

@@ -3,7 +3,7 @@
 Start at `kinesis_sink.py`. A record goes through `writer.py` (limits), `shard_queues/` (waiting) and `put_records/` (calls and results).
 """
 
-from .failure_handler import FailedRecord
+from .failed_records import FailedRecord
 from .kinesis_sink import KinesisSink
 from .statistics import SinkStatistics
 

@@ -19,7 +19,7 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import hash_key_from
 from recordpublisher.publishers.stream_arns import stream_name
 
-from .failure_handler import FailedRecord
+from .failed_records import FailedRecord
 from .pending_record import PendingRecord, SourceShard, size_of
 from .settings import KinesisSinkSettings, QueueLimit
 from .statistics import KINESIS_SINK_METRICS

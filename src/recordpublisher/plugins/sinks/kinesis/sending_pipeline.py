@@ -15,7 +15,7 @@ from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
 from .adaptive_rate import ShardRateLimit
-from .failure_handler import FailureHandler
+from .failed_records import FailedRecords
 from .outstanding_records import OutstandingRecords
 from .pending_record import PendingRecord
 from .put_records.completion_handler import CompletionHandler, KeyOrder
@@ -79,7 +79,7 @@ class SendingPipeline:
         settings: KinesisSinkSettings,
         clock: Clock,
         outstanding: OutstandingRecords,
-        failures: FailureHandler,
+        failures: FailedRecords,
         metrics: SinkMetrics,
         on_change: Callable[[], None],
     ) -> None:

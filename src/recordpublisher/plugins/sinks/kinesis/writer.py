@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .failure_handler import FailedRecord, FailureHandler
+from .failed_records import FailedRecord, FailedRecords
 from .outstanding_records import NO_LIMIT, OutstandingRecords
 from .pending_record import PendingRecord, are_obviously_valid, is_obviously_valid, rejection_reason, size_of
 from .put_records.sender import SendPermission
@@ -44,7 +44,7 @@ class KinesisWriter:
         self._clock = clock
         self._fails_on_error = settings.fails_on_error
         self._metrics = SinkMetrics()
-        self._failures = FailureHandler(stream, settings.fails_on_error, on_failure)
+        self._failures = FailedRecords(stream, settings.fails_on_error, on_failure)
         self._outstanding = OutstandingRecords(settings.queue_limit, settings.queue_bytes)
         self._pipeline = SendingPipeline(
             port, stream, settings, clock, self._outstanding, self._failures, self._metrics, self._wake_waiters

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from recordpublisher.plugins.sinks.kinesis.failure_handler import FailedRecord
+from recordpublisher.plugins.sinks.kinesis.failed_records import FailedRecord
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.writer import KinesisWriter

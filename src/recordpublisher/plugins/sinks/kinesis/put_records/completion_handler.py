@@ -8,7 +8,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
 from recordpublisher.publishers.retry import RetryPolicy
 
-from ..failure_handler import FailureHandler
+from ..failed_records import FailedRecords
 from ..outstanding_records import OutstandingRecords
 from ..pending_record import PendingRecord
 from ..shard_queues.kpl_aggregator import KplAggregator, split_aggregate
@@ -60,7 +60,7 @@ class CompletionHandler:
         queues: ShardQueues,
         outstanding: OutstandingRecords,
         order: KeyOrder | None,
-        failures: FailureHandler,
+        failures: FailedRecords,
         retries: RetryPolicy,
         clock: Clock,
         metrics: SinkMetrics,

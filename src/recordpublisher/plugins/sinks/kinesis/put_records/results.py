@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.errors import FatalKinesisError, ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
-from ..failure_handler import VALIDATION_EXCEPTION
+from ..failed_records import VALIDATION_EXCEPTION
 from ..pending_record import PendingRecord, size_of
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue

@@ -7,7 +7,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, ImpossibleStateError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
 
-from ..failure_handler import VALIDATION_EXCEPTION
+from ..failed_records import VALIDATION_EXCEPTION
 from ..pending_record import PendingRecord, SourceShard, size_of
 from ..shard_queues.kpl_aggregator import KplAggregator
 from ..shard_queues.shard_queues import ShardQueues

@@ -1,4 +1,4 @@
-"""FailureHandler: records that cannot be put fail the sink, or go to a callback (K3)."""
+"""FailedRecords: reports records that cannot be put: they fail the sink, or go to a callback (K3). `classify_results` gives them up."""
 
 import logging
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class FailedRecord:
     error_message: str
 
 
-class FailureHandler:
+class FailedRecords:
     """Owns the error that ended the sink, if any, and whether a caller has received it."""
 
     def __init__(self, stream: str, fails_on_error: bool, callback: Callable[[FailedRecord], None] | None) -> None:
