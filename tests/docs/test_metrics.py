@@ -2,7 +2,7 @@
 
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
 from recordpublisher.fetcher.pipeline.bounds import Bounds
-from recordpublisher.plugins.metrics.exported_metrics import exported_sink_metrics
+from recordpublisher.plugins.metrics.exported_metrics import exported_tables
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -37,7 +37,7 @@ def test_every_metric_is_on_the_page_in_its_order():
 def test_every_metric_of_the_kinesis_sink_is_on_the_page_in_its_order():
     sink = KinesisSink("out", {"aws.region": "eu-west-1"})
     shown = sink.exported_metrics()
-    names = [metric.prometheus_name for metric in exported_sink_metrics([SubtaskMetrics(0, {}, {}, shown)])]
+    names = [metric.prometheus_name for metric in exported_tables([SubtaskMetrics(0, {}, {}, shown)])[1][0]]
 
     rows = (ROOT / "docs/reference/kinesis-sink-metrics.md").read_text().splitlines()
     assert [each.name for each in shown] == list(sink.metrics())

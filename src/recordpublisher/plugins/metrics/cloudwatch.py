@@ -26,7 +26,7 @@ from recordpublisher.publishers.properties.groups.metrics import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from .export import PeriodicExporter
-from .exported_metrics import is_known
+from .exported_metrics import is_known, shard_rows
 
 _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
@@ -56,9 +56,9 @@ class CloudWatchExporter(PeriodicExporter):
         sink = [structs.replace(each, name=_sink_name(each)) for each in subtask.sink]
         yield self._line(own, [*SUBTASK_METRICS, *sink], subtask.values | {each.name: each.value for each in sink})
         if self._with_shards:
-            for key, values in subtask.shards.items():
-                stream, _, shard = key.rpartition("/")
-                yield self._line({"Job": self._job, "Stream": stream, "Shard": shard}, SHARD_METRICS, values)
+            for origin, values in shard_rows(subtask):
+                of_shard = {"Job": self._job, "Stream": origin.stream, "Shard": origin.shard}
+                yield self._line(of_shard, SHARD_METRICS, values)
 
     def _line(
         self, dimensions: dict[str, str], table: Iterable[Metric[Any] | SinkMetric], values: Mapping[str, Any]

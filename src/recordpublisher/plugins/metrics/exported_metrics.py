@@ -1,9 +1,9 @@
 """The tables of metrics as monitoring systems know them: names in base units (seconds, bytes), from the tables of the code (A1)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from recordpublisher.fetcher.metric_types import Metric, MetricType, SinkMetric
 from recordpublisher.fetcher.monitoring.metrics_exporter import SubtaskMetrics
@@ -93,12 +93,31 @@ EXPORTED_SUBTASK_METRICS = tuple(_exported("subtask", metric) for metric in SUBT
 EXPORTED_SHARD_METRICS = tuple(_exported("shard", metric) for metric in SHARD_METRICS)
 
 
-def exported_sink_metrics(subtasks: Iterable[SubtaskMetrics]) -> list[ExportedMetric]:
-    """The metrics that the sinks of these subtasks have, each once."""
-    found = {metric.name: metric for each in subtasks for metric in each.sink}
-    return [_exported("sink", metric) for metric in found.values()]
+class Origin(NamedTuple):
+    """Where values are from: a subtask and its sink, or (not empty) a shard that it reads."""
+
+    subtask: int
+    stream: str = ""
+    shard: str = ""
 
 
-def sink_values(subtask: SubtaskMetrics) -> dict[str, Any]:
-    """The values of its sink by name."""
-    return {metric.name: metric.value for metric in subtask.sink}
+Row = tuple[Origin, dict[str, Any]]
+"""The values of one origin, by the names of its metrics."""
+
+
+def shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
+    """The shards of a subtask."""
+    for key, values in subtask.shards.items():
+        stream, _, shard = key.rpartition("/")
+        yield Origin(subtask.subtask, stream, shard), values
+
+
+def exported_tables(subtasks: Sequence[SubtaskMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
+    """The metrics of subtasks, of the sinks that they have (each once), and of shards, with the rows of each."""
+    of_sinks = {metric.name: _exported("sink", metric) for each in subtasks for metric in each.sink}
+    in_sinks = [(Origin(each.subtask), {one.name: one.value for one in each.sink}) for each in subtasks]
+    return [
+        (EXPORTED_SUBTASK_METRICS, [(Origin(each.subtask), each.values) for each in subtasks]),
+        (of_sinks.values(), in_sinks),
+        (EXPORTED_SHARD_METRICS, [row for each in subtasks for row in shard_rows(each)]),
+    ]

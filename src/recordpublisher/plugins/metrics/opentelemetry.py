@@ -15,13 +15,7 @@ from recordpublisher.publishers.properties.groups.metrics import OPENTELEMETRY_E
 from recordpublisher.publishers.properties.properties import Properties
 
 from .export import PeriodicExporter
-from .exported_metrics import (
-    EXPORTED_SHARD_METRICS,
-    EXPORTED_SUBTASK_METRICS,
-    ExportedMetric,
-    exported_sink_metrics,
-    sink_values,
-)
+from .exported_metrics import ExportedMetric, Origin, exported_tables
 
 try:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -44,7 +38,7 @@ except ImportError as error:
     ) from error
 
 Row = tuple[dict[str, str | int], dict[str, Any]]
-"""The attributes of a subtask or shard, and its metrics."""
+"""The attributes of a subtask or shard, and its values."""
 
 SYSTEM = "aws_kinesis"
 """The value of `messaging.system`; the conventions name none for Kinesis."""
@@ -91,15 +85,10 @@ class OpenTelemetryExporter(PeriodicExporter):
         await asyncio.to_thread(self._exporter.shutdown)
 
     def _data(self, subtasks: list[SubtaskMetrics]) -> MetricsData:
-        of_subtasks: list[Row] = [({"recordpublisher.subtask": each.subtask}, each.values) for each in subtasks]
-        of_shards = [row for each in subtasks for row in _shard_rows(each)]
-        of_sinks: list[Row] = [({"recordpublisher.subtask": each.subtask}, sink_values(each)) for each in subtasks]
-        tables = (
-            (EXPORTED_SUBTASK_METRICS, of_subtasks),
-            (exported_sink_metrics(subtasks), of_sinks),
-            (EXPORTED_SHARD_METRICS, of_shards),
-        )
-        metrics = [self._metric(metric, rows) for exported, rows in tables for metric in exported]
+        metrics = []
+        for exported, rows in exported_tables(subtasks):
+            with_attributes = [(_attributes(origin), values) for origin, values in rows]
+            metrics += [self._metric(metric, with_attributes) for metric in exported]
         scope = ScopeMetrics(InstrumentationScope("recordpublisher"), metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
@@ -117,17 +106,16 @@ class OpenTelemetryExporter(PeriodicExporter):
         return Metric(metric.opentelemetry_name, metric.description, metric.opentelemetry_unit, data)
 
 
-def _shard_rows(subtask: SubtaskMetrics) -> Iterator[Row]:
-    for key, values in subtask.shards.items():
-        stream, _, shard = key.rpartition("/")
-        attributes: dict[str, str | int] = {
-            "messaging.system": SYSTEM,
-            "messaging.operation.name": "poll",
-            "messaging.destination.name": stream,
-            "messaging.destination.partition.id": shard,
-            "recordpublisher.subtask": subtask.subtask,
-        }
-        yield attributes, values
+def _attributes(origin: Origin) -> dict[str, str | int]:
+    if not origin.shard:
+        return {"recordpublisher.subtask": origin.subtask}
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": "poll",
+        "messaging.destination.name": origin.stream,
+        "messaging.destination.partition.id": origin.shard,
+        "recordpublisher.subtask": origin.subtask,
+    }
 
 
 def _values(metric: ExportedMetric, rows: list[Row]) -> Iterator[tuple[dict[str, str | int], int | float]]:

@@ -16,18 +16,12 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import PROMETHEUS_ADDRESS
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..exported_metrics import (
-    EXPORTED_SHARD_METRICS,
-    EXPORTED_SUBTASK_METRICS,
-    ExportedMetric,
-    exported_sink_metrics,
-    sink_values,
-)
+from ..exported_metrics import ExportedMetric, Origin, exported_tables
 from ..http_pages import LOCAL_NAMES, HttpPages, Page
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Row = tuple[str, dict[str, Any]]
-"""The labels of a subtask or shard, and its metrics."""
+"""The labels of a subtask or shard, and its values."""
 
 _UP = "recordpublisher_subtask_up", "gauge", "1 while the event loop of the subtask responds"
 _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads and its checkpoints are stored"
@@ -35,25 +29,16 @@ _READY = "recordpublisher_subtask_ready", "gauge", "1 while the subtask reads an
 
 def page_of(subtasks: Iterable[SubtaskMetrics], health: Iterable[SubtaskHealth]) -> str:
     """The page: each metric once, with a line for each subtask or shard."""
-    healths, of_subtasks, of_shards = list(health), list[Row](), list[Row]()
-    given = list(subtasks)
-    for each in given:
-        of_subtasks.append((f'subtask="{each.subtask}"', each.values))
-        of_shards += [(_shard_labels(key, each.subtask), values) for key, values in each.shards.items()]
+    healths = list(health)
     lines = [
         *family(*_UP, [f'{{subtask="{each.subtask}"}} {int(each.responds)}' for each in healths]),
         *family(*_READY, [f'{{subtask="{each.subtask}"}} {int(each.is_ready)}' for each in healths]),
     ]
-    of_sinks = [(f'subtask="{each.subtask}"', sink_values(each)) for each in given]
-    tables = (
-        (EXPORTED_SUBTASK_METRICS, of_subtasks),
-        (exported_sink_metrics(given), of_sinks),
-        (EXPORTED_SHARD_METRICS, of_shards),
-    )
-    for metrics, rows in tables:
+    for metrics, rows in exported_tables(list(subtasks)):
+        labelled = [(_labels(origin), values) for origin, values in rows]
         for metric in metrics:
             kind = "counter" if metric.type is MetricType.COUNTER else "gauge"
-            lines += family(metric.prometheus_name, kind, metric.description, _samples(metric, rows))
+            lines += family(metric.prometheus_name, kind, metric.description, _samples(metric, labelled))
     return "".join(lines)
 
 
@@ -73,9 +58,9 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
     return [f"{{{labels}}} {value!r}" for labels, value in numbers if value is not None]
 
 
-def _shard_labels(key: str, subtask: int) -> str:
-    stream, _, shard = key.rpartition("/")
-    return f'stream="{escaped_label(stream)}",shard="{escaped_label(shard)}",subtask="{subtask}"'
+def _labels(origin: Origin) -> str:
+    stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)
+    return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'subtask="{origin.subtask}"'
 
 
 def escaped_label(text: str) -> str:
