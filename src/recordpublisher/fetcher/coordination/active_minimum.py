@@ -26,7 +26,7 @@ class ActiveMinimum(Generic[K]):
         self.set(key, False, None)
 
     def status(self) -> tuple[SubtaskStatus, int | None]:
-        """ACTIVE with the lowest watermark (None while some have none), or IDLE when none counts."""
+        """ACTIVE with the lowest watermark (None while some have none), or IDLE when none counts. Of a list: `lowest_watermark`."""
         if self._unknown:
             return SubtaskStatus.ACTIVE, None
         lowest = self._known.lowest()

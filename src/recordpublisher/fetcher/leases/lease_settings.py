@@ -1,4 +1,4 @@
-"""LeaseSettings: what all workers of a group go by: its times, which follow from the lease duration, and positions in a part."""
+"""LeaseSettings: the times of one worker, by its own lease duration, and positions in a part. What must be equal is in `GroupJob`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Alignment: which shard emits next, and how many of its queued records are within the emit limit (W8, W9)."""
+"""Alignment: which shard emits next, and how many of its queued records are within the emit limit (W8, W9).
+
+It reports the lowest watermark of records to be emitted next, for the global watermark; the sink is given `LocalWatermark`.
+"""
 
 import itertools
 import math

@@ -1,4 +1,7 @@
-"""LocalWatermark: the watermark that the sink receives: the lowest emitted one of the active shards, never above the global one (W1)."""
+"""LocalWatermark: the watermark that the sink receives: the lowest emitted one of the active shards, never above the global one (W1).
+
+The global watermark is made of what `Alignment` reports.
+"""
 
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskStatus

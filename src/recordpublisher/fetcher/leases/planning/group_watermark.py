@@ -17,7 +17,7 @@ class ShardWatermark(NamedTuple):
 
 
 def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
-    """The lowest of those that are not idle; idle if all are, or there are none."""
+    """The lowest of those that are not idle; idle if all are, or there are none. `ActiveMinimum.status` says the same of changing ones."""
     active = [shard.value for shard in shards if not shard.is_idle]
     if not active:
         return ShardWatermark(None, is_idle=True)
