@@ -1,7 +1,10 @@
 import pytest
 
 from recordpublisher.publishers.errors import ThrottledError, TransientError
-from recordpublisher.publishers.polling.read_rate import next_read_at, retry_pause_seconds
+from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.polling.config import PollingConfig
+from recordpublisher.publishers.polling.read_rate import interval_after, next_read_at, retry_pause_seconds
+from recordpublisher.publishers.properties.properties import Properties
 
 
 @pytest.mark.parametrize(
@@ -17,6 +20,16 @@ from recordpublisher.publishers.polling.read_rate import next_read_at, retry_pau
 )
 def test_r1_calls_count_from_start_to_start_and_bytes_from_the_response(interval, size, at):
     assert next_read_at(10.0, 10.1, interval, size) == pytest.approx(at)
+
+
+@pytest.mark.parametrize(
+    ("records", "behind", "seconds"), [((), 0, 2.0), (("r",), 0, 0.5), ((), 7, 0.5), ((), None, 0.5)]
+)
+def test_the_interval_of_the_tip_follows_a_response_without_records_at_the_tip(records, behind, seconds):
+    keys = {"intervalmillis": "500", "tip.intervalmillis": "2000"}
+    config = PollingConfig.of(Properties({f"flink.shard.getrecords.{key}": value for key, value in keys.items()}))
+
+    assert interval_after(ReadResponse(records, behind), config) == seconds
 
 
 def test_r4_a_throttled_call_waits_a_second():

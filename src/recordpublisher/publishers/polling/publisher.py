@@ -21,7 +21,7 @@ from ..shard_metrics import ShardMetrics
 from ..shards import Shard
 from .config import PollingConfig
 from .read_limit import RecordSize, records_to_request
-from .read_rate import MIN_CALL_INTERVAL_SECONDS, next_read_at, retry_pause_seconds
+from .read_rate import MIN_CALL_INTERVAL_SECONDS, interval_after, next_read_at, retry_pause_seconds
 from .shard_iterator import ShardIterator, explain_not_found
 
 
@@ -92,8 +92,7 @@ class PollingRecordPublisher(RecordPublisher):
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
         read_bytes = batches.raw_bytes + columns_of(response.records).key_bytes
-        is_empty_at_tip = not response.records and response.millis_behind_latest == 0
-        interval = self._config.tip_interval_seconds if is_empty_at_tip else self._config.interval_seconds
+        interval = interval_after(response, self._config)
         self._next_read_at = next_read_at(self._read_at, self._responded_at, interval, read_bytes)
         del response
         async for batch in batches:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import math
 
 from ..errors import ThrottledError, TransientError
+from ..kinesis.ports import ReadResponse
 from ..service_limits import (
     GET_RECORDS_CALLS_PER_SECOND,
     READ_BYTES_PER_SECOND,
     REFUSED_SECONDS,
     REFUSED_SECONDS_AFTER_LARGEST_RESPONSE,
 )
+from .config import PollingConfig
 
 MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
 """Least time between two calls on a shard."""
+
+
+def interval_after(response: ReadResponse, config: PollingConfig) -> float:
+    """Which of the two intervals (seconds) holds now: that of the tip after a response without records at the tip."""
+    is_empty_at_tip = not response.records and response.millis_behind_latest == 0
+    return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 
 
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
