@@ -49,7 +49,7 @@ PER_SHARD_LIMIT = (
 )
 METADATA = "the metadata of other connectors is not read: use 'metadataLocation' with a new place"
 RETRIES = "each call has its own retries: use 'flink.shard.getrecords.maxretries', '.backoff.base' and '.backoff.max'"
-QUIET = "not needed: a quiet stream runs no batches ('probeInterval')"
+QUIET = "not needed: a quiet stream runs no batches but one at the end of an AvailableNow run ('probeInterval')"
 CREDENTIALS = "use 'aws.credentials.provider'"
 REGISTERED = (
     "use 'flink.stream.efo.registration=NONE', and the ARN of the consumer in 'flink.stream.efo.consumerarn.<stream>'"
