@@ -15,8 +15,8 @@ from .outages import Outage, OutageWatch, is_outage, outage_figures
 from .source.batch_planner import BatchPlanner
 from .source.next_step import Decision, Step, Watch
 from .source.offset import BatchOffset
+from .source.task_plans import task_plans
 from .source.task_read import TaskPlan
-from .source.tasks import task_plans
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0

@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.plugins.spark.source.claim import ReadClaim, ShardRead
-from recordpublisher.plugins.spark.source.tasks import MAX_DOUBLINGS
+from recordpublisher.plugins.spark.source.task_plans import MAX_DOUBLINGS
 from recordpublisher.publishers.errors import OutageError, TransientError
 
 from fakes.spark.queries import query, two_shards

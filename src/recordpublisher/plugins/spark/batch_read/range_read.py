@@ -18,8 +18,8 @@ from ..columns.arrow_rows import ArrowRows
 from ..columns.reused_memory import ReusedMemory
 from ..options.spark_options import END_OPTION
 from ..outages import OutageWatch
+from ..source.task_plans import MAX_DOUBLINGS
 from ..source.task_read import ReadShards
-from ..source.tasks import MAX_DOUBLINGS
 from .batch_plan import ShardRange
 
 LOG = logging.getLogger("recordpublisher.spark")

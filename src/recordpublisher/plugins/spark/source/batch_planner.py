@@ -23,8 +23,8 @@ from .progress import QueryProgress
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
 from .run import QueryRun, begin_run, dropped_streams, list_shards_now
+from .task_plans import SharedConsumer, UnansweredReads, task_plans
 from .task_read import TaskPlan
-from .tasks import SharedConsumer, UnansweredReads, task_plans
 
 LOG = logging.getLogger("recordpublisher.spark")
 
