@@ -19,7 +19,7 @@ def test_the_first_is_logged_at_once_and_the_others_are_counted_after_a_minute(c
         return told
 
     assert run_virtual(job()) == ["dead letter for record 0: no JSON"]
-    assert caplog.messages[1:] == ["dead letter for record 39: no JSON (38 others since the last such line)"]
+    assert caplog.messages[1:] == ["dead letter for record 39: no JSON (60 s ago) (38 others since the last such line)"]
 
 
 def test_a_record_after_a_minute_is_logged_at_once(caplog):

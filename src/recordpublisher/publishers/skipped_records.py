@@ -16,7 +16,7 @@ DEAD_LETTER = "dead letter for"
 class SkippedRecordsLog:
     """Logs the first record at once, and later ones at most once a minute, with how many there were since the last line.
 
-    In an event loop the last ones are told when the minute is over, elsewhere with the next record.
+    In an event loop the last ones are told when the minute is over, with how long ago that was, elsewhere with the next record.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
@@ -24,7 +24,7 @@ class SkippedRecordsLog:
         self._clock = clock or SystemClock()
         self._next_at = float("-inf")
         self._unlogged = 0
-        self._last: tuple[str, Mapping[str, object] | None] = ("", None)
+        self._last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
 
     def skipped(
         self,
@@ -44,7 +44,7 @@ class SkippedRecordsLog:
             self._write(what, where, error)
             return
         self._unlogged += 1
-        self._last = what, where  # without its error, whose traceback would keep the batch in memory
+        self._last = what, where, now  # without its error, whose traceback would keep the batch in memory
         if self._unlogged == 1:
             self._tell_later(self._next_at - now)
 
@@ -60,7 +60,8 @@ class SkippedRecordsLog:
     def _tell_last(self) -> None:
         if self._unlogged:
             self._unlogged -= 1  # it is counted as the one that is named
-            self._write(*self._last)
+            what, where, at = self._last
+            self._write(f"{what} ({self._clock.monotonic() - at:.0f} s ago)", where)
 
 
 def how_to_go_on(stream: str, shard_id: str, sequence_number: str) -> str:

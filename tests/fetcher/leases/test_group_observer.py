@@ -140,3 +140,17 @@ async def test_a_worker_is_sealed_when_it_is_silent_for_the_longer_of_both_lease
         group.clock.seconds = elapsed
         view = await group.observer.seal_silent(await group.observer.look())
         assert view.records["b"].is_sealed == (elapsed >= seconds), elapsed
+
+
+async def test_a_worker_is_late_after_half_of_its_lease_until_its_next_heartbeat(group, caplog):
+    told = "worker b has sent no heartbeat for 10 s: after 20 s it is sealed, and others take its shards"
+    seen = []
+    for elapsed in range(0, 15, 5):
+        group.clock.seconds = elapsed
+        await group.observer.look()
+        seen.append((set(group.observer.late), caplog.messages == [told]))
+    assert seen == [(set(), False), (set(), False), ({"b"}, True)]
+
+    await group.store.beat(WorkerRecord("b", beat=2))
+    await group.observer.look()
+    assert not group.observer.late

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Set
 from dataclasses import replace
 
 from recordpublisher.publishers.clock import Clock
@@ -45,6 +46,7 @@ class GroupObserver:
         self._members: tuple[str, ...] = ()
         self._members_since = 0.0
         self._sealed_since: dict[str, float] = {}
+        self._late: set[str] = set()
 
     @property
     def members(self) -> frozenset[str]:
@@ -67,6 +69,11 @@ class GroupObserver:
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
+    @property
+    def late(self) -> Set[str]:
+        """The workers without a heartbeat for half of their lease: two of their intervals, at the last look."""
+        return self._late
+
     async def look(self) -> GroupView | None:
         """The group as it is now; None: there is no table, or the reading took longer than an interval and is not used (E8)."""
         began = self._clock.boottime()
@@ -84,6 +91,7 @@ class GroupObserver:
         sealed = records.keys() - beats.keys()
         self._sealed_since = {worker: self._sealed_since.get(worker, now) for worker in sealed}
         view = GroupView(table, {name: each.document for name, each in records.items()})
+        self._observe_late(view)
         if view.members != self._members:
             self._members, self._members_since = view.members, now
         return view
@@ -100,6 +108,14 @@ class GroupObserver:
                 continue
             log.warning("worker %s sent no heartbeat for %g s and was sealed", worker, leases[worker])
         return replace(view, records={**view.records, **sealed}) if sealed else view
+
+    def _observe_late(self, view: GroupView) -> None:
+        leases = {name: self._lease_of(view.records[name]) for name in view.unsealed}
+        late = self._silence.silent_for({name: seconds / 2 for name, seconds in leases.items()})
+        for worker in late - self._late - {self._worker}:
+            text = "worker %s has sent no heartbeat for %g s: after %g s it is sealed, and others take its shards"
+            log.warning(text, worker, leases[worker] / 2, leases[worker])
+        self._late = late
 
     def _lease_of(self, record: WorkerRecord) -> float:
         """In seconds: the longer one of this worker's and of its own, which differ while the setting is changed worker by worker."""

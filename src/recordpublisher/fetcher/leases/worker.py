@@ -208,7 +208,8 @@ class Worker:
             self._counts.observe_withheld({})
             return False
         plan = view.plan()
-        self._counts.observe_withheld(view.withheld(plan if self._observer.is_settled else {}, self.name))
+        withheld = view.withheld(plan if self._observer.is_settled else {}, self.name)
+        self._counts.observe_withheld({name: withheld[name] for name in withheld.keys() - self._observer.late})
         may_have_taken = await self._taker.take(view, plan)
         self._counts.observe_unowned(self._taker.free_seconds.values())
         if may_have_taken:

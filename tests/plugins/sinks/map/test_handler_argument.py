@@ -165,3 +165,13 @@ async def test_the_refusal_names_the_deserializer_also_as_a_file_has_it(monkeypa
     words = rf"valid: deserializer=Order \(in a file: flink.deserializer = {Order.__module__}:Order\), or a function"
     with pytest.raises(rp.ConfigurationError, match=words):
         await opened(monkeypatch, of_value, "json")
+
+
+@pytest.mark.parametrize("taken", [list, list[rp.Record], list[rp.Record[int]]])
+def test_a_handler_of_lists_is_refused_where_it_would_get_single_records(taken):
+    def handle(records): ...
+
+    handle.__annotations__["records"] = taken
+    rp.MapSink(handle, batch_size=2)
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.map\.batch\.size"):
+        rp.MapSink(handle)

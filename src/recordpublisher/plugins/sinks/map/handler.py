@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
-from .handler_argument import may_be, value_type_of, values_of
+from .handler_argument import may_be, takes_records_in_a_list, value_type_of, values_of
 from .settings import MapSettings
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
@@ -144,6 +144,9 @@ def handlers_of(
     """The handler, or that of each stream. Raises: ConfigurationError, as `Handler`, and for lists of records with several handlers."""
 
     def one(handler: Callable[[Any], object]) -> Handler:
+        if settings.batch_size == 1 and takes_records_in_a_list(handler):
+            valid = "more than 1 for a handler that takes a list (in a file flink.sink.map.batch.size)"
+            raise ConfigurationError("batch_size", 1, valid)
         return Handler(handler, settings.concurrency, settings.timeout, clock)
 
     if not isinstance(given, Mapping):

@@ -22,6 +22,12 @@ def value_type_of(handler: Callable[..., Any]) -> Any:
     return None if is_record or isinstance(item, typing.TypeVar) else item
 
 
+def takes_records_in_a_list(handler: Callable[..., Any]) -> bool:
+    """Whether its annotation is a bare `list`, or a list of records."""
+    annotation = _first_annotation(handler)
+    return annotation is list or (typing.get_origin(annotation) is list and value_type_of(handler) is None)
+
+
 _value = attrgetter("value")
 
 
