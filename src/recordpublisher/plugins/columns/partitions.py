@@ -124,12 +124,16 @@ def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
     return numbers
 
 
+def are_named(times: pa.Array) -> pa.Array:
+    """Whether each has a year from 1 to 9999 in UTC."""
+    return pc.and_(pc.greater_equal(times, _FIRST), pc.less_equal(times, _LAST))
+
+
 def _keys(column: pa.Array, unit: str | None) -> pa.Array:
     """What rows of one partition have in common."""
     if unit is None:
         return column
-    is_named = pc.and_(pc.greater_equal(column, _FIRST), pc.less_equal(column, _LAST))
-    return pc.floor_temporal(pc.if_else(is_named, column, pa.scalar(None, column.type)), unit=unit)
+    return pc.floor_temporal(pc.if_else(are_named(column), column, pa.scalar(None, column.type)), unit=unit)
 
 
 def _value(part: PartitionPart, key: Any) -> Any:

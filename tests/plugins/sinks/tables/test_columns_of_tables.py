@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, timezone
 
 import duckdb
 import pytest
@@ -153,6 +153,25 @@ async def test_the_first_and_the_last_time_have_their_partitions(kind):
         found, days = {each["partition"]["at_day"] for each in partitions}, [first.date(), last.date()]
     assert sorted(found) == days
     assert sorted(row["at"] for row in kind.rows()) == [first, last]
+
+
+async def test_iceberg_rejects_a_time_that_utc_has_no_year_for(tmp_path):
+    """It was committed, and could never be published: the statistics of its file are no time of Python."""
+    rejected, kind = [], Iceberg(tmp_path)
+
+    async def reject(record, reason):
+        rejected.append((record.sequence_numbers, reason))
+
+    sink = await opened(kind, context=rp.SinkContext(value_type=Dated, reject=reject))
+    west, east = timezone(-timedelta(hours=5)), timezone(timedelta(hours=5))
+    times = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=west), datetime.min.replace(tzinfo=east)]
+    await sink.write(batch(b"x", b"x", b"x").with_columns(values=[Dated(at) for at in times]))
+    await sink.publish([await sink.stage(number(1))])
+    await sink.close()
+
+    assert [numbers for numbers, _ in rejected] == [["2"], ["3"]]
+    assert "the column 'at' has a time before the year 1 or after 9999 in UTC" in rejected[0][1]
+    assert [row["at"] for row in kind.rows()] == times[:1]
 
 
 async def test_a_long_text_has_its_partition_or_is_rejected(kind):

@@ -11,6 +11,7 @@ from recordpublisher.extras import install_command
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.exceptions import (
         CommitFailedException,
@@ -34,7 +35,7 @@ except ImportError as error:
     raise ImportError(f"the iceberg sink needs the extra 'iceberg': {install_command('iceberg')}") from error
 
 from recordpublisher.fetcher.committing_sink import Staged
-from recordpublisher.plugins.columns.partitions import Partitions
+from recordpublisher.plugins.columns.partitions import Partitions, are_named
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
@@ -56,6 +57,7 @@ from .table import ConflictingCommitError, LakeTable, NoTableError, check_column
 
 T = TypeVar("T")
 _NUMBER = "recordpublisher."
+_MOST_STATISTICS_BYTES = 4096
 _RETRIES = "commit.retry.num-retries"
 _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     None: IdentityTransform(),
@@ -93,10 +95,6 @@ class IcebergSink(TableSink):
 class IcebergTable(LakeTable):
     """Owns the catalogue, and the thread that calls it: one in memory, a database of SQLite, is known to its thread only."""
 
-    longest_partition_value = (
-        4096  # pyiceberg finds values in the statistics of Parquet, where Arrow leaves out longer ones
-    )
-
     def __init__(self, name: str, catalog: Mapping[str, str], columns: str) -> None:
         """`catalog`: pyiceberg's properties of it; without any, as pyiceberg's own configuration says."""
         self._name, self._columns = name, columns
@@ -105,6 +103,13 @@ class IcebergTable(LakeTable):
         self._thread = ThreadPoolExecutor(1, "iceberg catalogue")
         where = catalog.get("uri") or catalog.get("type") or "of pyiceberg.yaml"
         self.place = f"{name} of the catalogue {mask_passwords(where)}"
+
+    def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
+        """pyiceberg reads the statistics of Parquet, where Arrow leaves out long values, as values of Python."""
+        partitions.check_values(rows, _MOST_STATISTICS_BYTES, _MOST_STATISTICS_BYTES)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            if pa.types.is_timestamp(column.type) and not pc.all(are_named(column)).as_py():
+                raise ValueError(f"the column {name!r} has a time before the year 1 or after 9999 in UTC")
 
     def load(self) -> Table:
         """Raises: NoTableError."""

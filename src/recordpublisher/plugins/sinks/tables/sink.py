@@ -96,8 +96,7 @@ class TableSink(CommittingSink):
         return f"{self._place} has, or gets, {counted(len(columns.schema), 'column')}"
 
     async def _prepared(self, context: SinkContext, *, may_change: bool) -> FileColumns:
-        most = self._table.longest_partition_value
-        check = None if most is None else partial(self._partitions.check_values, longest=most, together=most)
+        check = partial(self._table.check_rows, partitions=self._partitions)
         columns = FileColumns(context.value_type if self._takes_fields else None, check)
         self._options.check(columns.schema)
         self._partitions.check(columns.schema)

@@ -33,11 +33,12 @@ class LakeTable(ABC):
 
     keeps_partition_columns = True
     """Whether files have the columns by which the table is partitioned."""
-    longest_partition_value: int | None = None
-    """In bytes, escaped as in a URL; None: any."""
 
     async def refresh(self) -> None:  # noqa: B027 - optional on purpose
         """Find credentials: called on the event loop before the other calls. Raises: KinesisError, StoreUnavailableError."""
+
+    def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:  # noqa: B027 - optional on purpose
+        """From any thread. Raises: ValueError for rows that could be committed and never be published."""
 
     @abstractmethod
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
