@@ -179,7 +179,7 @@ def reset_positions(
 
 WRITTEN_AGAIN = (
     "Records that are read again are written again: those that a sink has already are twice there, except in a table that the sql sink "
-    "created."
+    "created: its rows stay as they are."
 )
 STILL_RUNNING = (
     "A subtask that still runs ends with a FencedError at its next checkpoint after the positions are written."
