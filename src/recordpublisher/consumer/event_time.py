@@ -112,9 +112,8 @@ class ImplausibleTimes:
         self._has_warned = True
         index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
         ahead = f"more than a day ahead of its arrival; {FUTURE_LIMIT.key} says up to where it counts for watermarks"
-        hint = (
-            ahead if times[index] > highest else "numbers are epoch ms, not seconds"
-        )  # those in microseconds are bad records
+        # numbers in microseconds are bad records
+        hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
             batch.records[index].sequence_number,

@@ -98,24 +98,29 @@ class GroupObserver:
 
     async def seal_silent(self, view: GroupView) -> GroupView:
         """Seal the workers that are silent for their lease, and return the view with those that are sealed now."""
-        leases = {name: self._lease_of(view.records[name]) for name in view.records}
-        silent = self._silence.silent_for(leases) - {self._worker}
         sealed: dict[str, WorkerRecord] = {}
-        for worker in sorted(silent):
+        for worker in sorted(self._silent(view, 1)):
             try:
                 sealed[worker] = await self._group.seal_record(self._records[worker])
             except ConflictError:  # it has sent a heartbeat, or somebody else has sealed it
                 continue
-            log.warning("worker %s sent no heartbeat for %g s and was sealed", worker, leases[worker])
+            log.warning(
+                "worker %s sent no heartbeat for %g s and was sealed", worker, self._lease_of(view.records[worker])
+            )
         return replace(view, records={**view.records, **sealed}) if sealed else view
 
     def _observe_late(self, view: GroupView) -> None:
-        leases = {name: self._lease_of(view.records[name]) for name in view.unsealed}
-        late = self._silence.silent_for({name: seconds / 2 for name, seconds in leases.items()})
-        for worker in late - self._late - {self._worker}:
+        late = self._silent(view, 0.5)
+        for worker in late - self._late:
+            lease = self._lease_of(view.records[worker])
             text = "worker %s has sent no heartbeat for %g s: after %g s it is sealed, and others take its shards"
-            log.warning(text, worker, leases[worker] / 2, leases[worker])
+            log.warning(text, worker, lease / 2, lease)
         self._late = late
+
+    def _silent(self, view: GroupView, share: float) -> set[str]:
+        """The other workers without a heartbeat for this share of their lease."""
+        leases = {name: self._lease_of(view.records[name]) * share for name in view.unsealed}
+        return self._silence.silent_for(leases) - {self._worker}
 
     def _lease_of(self, record: WorkerRecord) -> float:
         """In seconds: the longer one of this worker's and of its own, which differ while the setting is changed worker by worker."""

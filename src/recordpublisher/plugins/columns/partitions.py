@@ -124,8 +124,8 @@ def _numbered(keys: Sequence[pa.Array]) -> pa.Array:
     return numbers
 
 
-def are_named(times: pa.Array) -> pa.Array:
-    """Whether each has a year from 1 to 9999 in UTC."""
+def fit_datetime(times: pa.Array) -> pa.Array:
+    """Whether each can be a datetime: in the years 1 to 9999 in UTC."""
     return pc.and_(pc.greater_equal(times, _FIRST), pc.less_equal(times, _LAST))
 
 
@@ -133,7 +133,7 @@ def _keys(column: pa.Array, unit: str | None) -> pa.Array:
     """What rows of one partition have in common."""
     if unit is None:
         return column
-    return pc.floor_temporal(pc.if_else(are_named(column), column, pa.scalar(None, column.type)), unit=unit)
+    return pc.floor_temporal(pc.if_else(fit_datetime(column), column, pa.scalar(None, column.type)), unit=unit)
 
 
 def _value(part: PartitionPart, key: Any) -> Any:

@@ -132,6 +132,7 @@ async def replayed(
         chosen = [letter for letter in chunk if not only or letter.number in only]
         reasons = await target.replay(chosen) if chosen else {}
         done = {letter.key for letter in chosen if letter.key not in reasons}
-        ended, left = ([letter for letter in chunk if (letter.key in done) is is_done] for is_done in (True, False))
+        ended = [letter for letter in chunk if letter.key in done]
+        left = [letter for letter in chunk if letter.key not in done]
         await letters.finish(ended, left)
         yield ended, [(letter, reasons[letter.key]) for letter in left if letter.key in reasons]

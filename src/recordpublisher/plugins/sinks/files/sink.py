@@ -80,9 +80,8 @@ class FileSink(CommittingSink):
         self._limit = properties.value(FILE_BUFFER)
         self._files_there = _place_of(folder, path.key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
-        self.folder_bytes = (
-            most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
-        )  # what is left for folders by partition
+        # what is left for folders by partition
+        self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
         self._context = SinkContext()
         self._life = ""
         self._never_published: set[str] = set()

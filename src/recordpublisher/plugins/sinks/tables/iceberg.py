@@ -35,7 +35,7 @@ except ImportError as error:
     raise ImportError(f"the iceberg sink needs the extra 'iceberg': {install_command('iceberg')}") from error
 
 from recordpublisher.fetcher.committing_sink import Staged
-from recordpublisher.plugins.columns.partitions import Partitions, are_named
+from recordpublisher.plugins.columns.partitions import Partitions, fit_datetime
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
@@ -108,7 +108,7 @@ class IcebergTable(LakeTable):
         """pyiceberg reads the statistics of Parquet, where Arrow leaves out long values, as values of Python."""
         partitions.check_values(rows, _MOST_STATISTICS_BYTES, _MOST_STATISTICS_BYTES)
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            if pa.types.is_timestamp(column.type) and not pc.all(are_named(column)).as_py():
+            if pa.types.is_timestamp(column.type) and not pc.all(fit_datetime(column)).as_py():
                 raise ValueError(f"the column {name!r} has a time before the year 1 or after 9999 in UTC")
 
     def load(self) -> Table:
