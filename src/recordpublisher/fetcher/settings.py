@@ -17,10 +17,10 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import (
     STORE_OUTAGE,
     SUBTASK_BYTES,
 )
+from recordpublisher.publishers.properties.groups.files_and_tables import FILE_INTERVAL
 from recordpublisher.publishers.properties.groups.job import ALARM_INTERVAL, DRAIN_TIMEOUT, SINK
 from recordpublisher.publishers.properties.groups.metrics import CATCH_UP
 from recordpublisher.publishers.properties.groups.retries import GETRECORDS_RETRIES
-from recordpublisher.publishers.properties.groups.sinks import FILE_INTERVAL
 from recordpublisher.publishers.properties.groups.values_and_time import (
     EMIT_INTERVAL,
     IDLE_INTERVAL,

@@ -10,7 +10,7 @@ from recordpublisher.fetcher.stored_documents import unreadable
 from recordpublisher.plugins.sinks.files.staged_files import HIDDEN
 from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync, write_file
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH, PARQUET_PATH
+from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH, PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from .stored_letters import CHUNK, StoredLetters

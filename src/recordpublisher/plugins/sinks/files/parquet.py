@@ -17,8 +17,7 @@ from recordpublisher.plugins.columns.file_columns import FileColumns
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
-from recordpublisher.publishers.properties.groups.sinks import PARQUET_PATH
+from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

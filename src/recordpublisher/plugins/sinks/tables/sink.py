@@ -20,8 +20,7 @@ from recordpublisher.plugins.columns.parquet_encoder import ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.publishers.errors import SinkError, StateError, StoreUnavailableError
 from recordpublisher.publishers.log_fields import counted
-from recordpublisher.publishers.properties.groups.files_and_tables import PARQUET_COLUMNS, PARTITIONS
-from recordpublisher.publishers.properties.groups.sinks import FILE_BUFFER
+from recordpublisher.publishers.properties.groups.files_and_tables import FILE_BUFFER, PARQUET_COLUMNS, PARTITIONS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 

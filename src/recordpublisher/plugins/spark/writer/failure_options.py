@@ -16,7 +16,7 @@ from recordpublisher.publishers.properties.groups.bad_records import (
     ON_BAD_RECORD,
     OnBadRecord,
 )
-from recordpublisher.publishers.properties.groups.sinks import JSONL_PATH
+from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..options import SPARK

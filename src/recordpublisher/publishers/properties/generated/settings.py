@@ -294,17 +294,6 @@ class ReadSettings(TypedDict, total=False):
     AUTO, those of the fields of the first batch, and a later field is an error; EVOLVE adds its column."""
     sink_sql_buffer_bytes: int | str
     """`flink.sink.sql.buffer.bytes`: Memory of rows at which the sql sink requests a checkpoint; at twice of it the job waits. In bytes."""
-    sink_jsonl_path: str
-    """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
-    abfss://container@account.dfs.core.windows.net/prefix."""
-    sink_parquet_path: str
-    """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
-    sink_file_buffer_bytes: int | str
-    """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
-    bytes."""
-    sink_file_interval: int | str
-    """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
-    set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_callback_function: str
     """`flink.sink.callback.function`: The function of the callback sink, as module:function."""
     sink_map_function: str
@@ -325,6 +314,17 @@ class ReadSettings(TypedDict, total=False):
     """`flink.sink.map.max.age`: Records that arrived longer ago are not handled; not set: all are. In ms."""
     sink_map_max_bytes: int | str
     """`flink.sink.map.max.bytes`: Memory of records that are not handled yet, at which reading waits. In bytes."""
+    sink_jsonl_path: str
+    """`flink.sink.jsonl.path`: Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or
+    abfss://container@account.dfs.core.windows.net/prefix."""
+    sink_parquet_path: str
+    """`flink.sink.parquet.path`: Where the parquet sink writes, as `flink.sink.jsonl.path`."""
+    sink_file_buffer_bytes: int | str
+    """`flink.sink.file.buffer.bytes`: Memory of records at which a file sink requests a checkpoint; at twice of it the job waits. In
+    bytes."""
+    sink_file_interval: int | str
+    """`flink.sink.file.interval`: How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not
+    set. Not set: each minute in an object store, else at each checkpoint. In ms."""
     sink_partitions: str
     """`flink.sink.partitions`: Files of parquet, delta and iceberg by time in UTC or by field:
     dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. These are folders, or the partition columns of a table."""
@@ -438,14 +438,6 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.sql.columns`: `flink.sink.sql.columns` of the dead-letter sink."""
     deadletter_sql_buffer_bytes: int | str
     """`flink.deadletter.sql.buffer.bytes`: `flink.sink.sql.buffer.bytes` of the dead-letter sink. In bytes."""
-    deadletter_jsonl_path: str
-    """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
-    deadletter_parquet_path: str
-    """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
-    deadletter_file_buffer_bytes: int | str
-    """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
-    deadletter_file_interval: int | str
-    """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
     deadletter_callback_function: str
     """`flink.deadletter.callback.function`: `flink.sink.callback.function` of the dead-letter sink."""
     deadletter_map_function: str
@@ -466,6 +458,14 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deadletter.map.max.age`: `flink.sink.map.max.age` of the dead-letter sink. In ms."""
     deadletter_map_max_bytes: int | str
     """`flink.deadletter.map.max.bytes`: `flink.sink.map.max.bytes` of the dead-letter sink. In bytes."""
+    deadletter_jsonl_path: str
+    """`flink.deadletter.jsonl.path`: `flink.sink.jsonl.path` of the dead-letter sink."""
+    deadletter_parquet_path: str
+    """`flink.deadletter.parquet.path`: `flink.sink.parquet.path` of the dead-letter sink."""
+    deadletter_file_buffer_bytes: int | str
+    """`flink.deadletter.file.buffer.bytes`: `flink.sink.file.buffer.bytes` of the dead-letter sink. In bytes."""
+    deadletter_file_interval: int | str
+    """`flink.deadletter.file.interval`: `flink.sink.file.interval` of the dead-letter sink. In ms."""
     deadletter_partitions: str
     """`flink.deadletter.partitions`: `flink.sink.partitions` of the dead-letter sink."""
     deadletter_parquet_compression: Literal["NONE", "SNAPPY", "LZ4", "GZIP", "BROTLI", "ZSTD"]

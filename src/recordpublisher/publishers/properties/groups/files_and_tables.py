@@ -1,8 +1,29 @@
-"""Properties of Parquet files, of folders by time or field, and of the tables of lakes."""
+"""Properties of the sinks that write files, and of those that write tables of lakes."""
 
 from ..property_types import PropertyGroup
 
-FILES_AND_TABLES = PropertyGroup("Parquet files and tables")
+FILES_AND_TABLES = PropertyGroup("Files and tables")
+JSONL_PATH = FILES_AND_TABLES.text(
+    "flink.sink.jsonl.path",
+    "Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix.",
+)
+PARQUET_PATH = FILES_AND_TABLES.text(
+    "flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`."
+)
+FILE_BUFFER = FILES_AND_TABLES.integer(
+    "flink.sink.file.buffer.bytes",
+    "Memory of records at which a file sink requests a checkpoint; at twice of it the job waits.",
+    64 * 2**20,
+    minimum=1,
+    unit="bytes",
+)
+FILE_INTERVAL = FILES_AND_TABLES.optional_integer(
+    "flink.sink.file.interval",
+    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
+    "set: each minute in an object store, else at each checkpoint.",
+    minimum=1,
+    unit="ms",
+)
 PARTITIONS = FILES_AND_TABLES.text(
     "flink.sink.partitions",
     "Files of parquet, delta and iceberg by time in UTC or by field: dt={eventTime:%Y-%m-%d}/hour={eventTime:%H}/country={country}. "

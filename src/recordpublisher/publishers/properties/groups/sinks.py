@@ -1,4 +1,4 @@
-"""Properties of the sinks that are included, but for the Kinesis sink."""
+"""Properties of the sinks that are included, but for those of the Kinesis sink and of the sinks that write files and tables."""
 
 from ..property_types import PropertyGroup
 
@@ -24,25 +24,6 @@ SQL_BUFFER = SINKS.integer(
     16 * 2**20,
     minimum=1,
     unit="bytes",
-)
-JSONL_PATH = SINKS.text(
-    "flink.sink.jsonl.path",
-    "Where the jsonl sink writes: a folder, s3://bucket/prefix, gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix.",
-)
-PARQUET_PATH = SINKS.text("flink.sink.parquet.path", "Where the parquet sink writes, as `flink.sink.jsonl.path`.")
-FILE_BUFFER = SINKS.integer(
-    "flink.sink.file.buffer.bytes",
-    "Memory of records at which a file sink requests a checkpoint; at twice of it the job waits.",
-    64 * 2**20,
-    minimum=1,
-    unit="bytes",
-)
-FILE_INTERVAL = SINKS.optional_integer(
-    "flink.sink.file.interval",
-    "How often the sinks jsonl and parquet end their files, where flink.state.checkpoint.interval is not set. Not "
-    "set: each minute in an object store, else at each checkpoint.",
-    minimum=1,
-    unit="ms",
 )
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
 MAP_FUNCTION = SINKS.text("flink.sink.map.function", "The function of the map sink, as module:function.")
