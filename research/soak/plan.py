@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from recordpublisher.local import FaultRule
-from recordpublisher.local.faults.kinds import FRAME_KINDS, FaultKind
+from recordpublisher.local.faults.kinds import FRAMES, FaultKind
 
 POLLING, EFO = "POLLING", "EFO"
 OF_QUEUES = (FaultKind.REDELIVER,)
@@ -97,7 +97,7 @@ def _rules(rng: Random, publisher: str) -> tuple[FaultRule, ...]:
     rules = []
     for kind in kinds:
         rate = common if kind in often else rare
-        if kind in FRAME_KINDS:
+        if kind.targets == FRAMES:
             rate = rate * 1.5
         if kind in (FaultKind.STALE, FaultKind.MISSING, FaultKind.DELETING):
             rate = 0.5 if kind in often else 0.2

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from recordpublisher.local.faults.kinds import DESCRIPTIONS, FaultKind
+from recordpublisher.local.faults.kinds import FaultKind
 
 from .in_memory import soak
 
@@ -30,7 +30,7 @@ def sweep(
 
 def table(counts: Counter[FaultKind]) -> str:
     """The counts as lines, one for each kind."""
-    return "\n".join(f"{counts[kind]:7,}  {kind:<12} {DESCRIPTIONS[kind]}" for kind in FaultKind)
+    return "\n".join(f"{counts[kind]:7,}  {kind:<12} {kind.description}" for kind in FaultKind)
 
 
 def repeat_commands(module: str, failed: dict[int, Exception]) -> list[str]:

@@ -111,12 +111,8 @@ class RequestDispatcher:
         match drawn.kind:
             case FaultKind.SLOW:
                 await asyncio.sleep(drawn.seconds)
-            case FaultKind.EMPTY:
-                self._faults.empty_next_read()
-            case FaultKind.STALE:
-                self._faults.age_next_listing(milliseconds)
-            case FaultKind.INCOMPLETE:
-                self._faults.omit_from_next_listing()
+            case FaultKind.EMPTY | FaultKind.STALE | FaultKind.INCOMPLETE:
+                self._faults.keep(drawn)
             case FaultKind.SKEW:
                 self._account.clock.step(milliseconds)
                 self._account.wake_all()

@@ -4,9 +4,7 @@ import asyncio
 from typing import Protocol
 
 from . import event_stream
-from .faults.injector import PlannedStreamFault, StreamFault
 from .faults.kinds import FaultKind
-from .faults.random_faults import DrawnFault
 from .streams.account import Account
 from .streams.subscriptions import INITIAL_RESPONSE, Send, Subscription
 
@@ -63,8 +61,9 @@ class EventWriter:
         while True:
             self._changed.clear()
             planned = self._faults.for_subscription(*names)
-            if planned is not None:
-                return await self._apply_planned_fault(planned)
+            if planned is not None:  # at once, even when there is nothing to send
+                await self._apply(planned.fault.value, EMPTY_EVENT, planned.code)
+                return await self._stream.end()
             now = self._clock.now_ms()
             step = self._subscription.next_step(now)
             if step is None:
@@ -75,9 +74,9 @@ class EventWriter:
             drawn = self._faults.for_frame(*names)
             if drawn is None:
                 await self._write(step.frame)
-            elif await self._apply_drawn_fault(drawn, step.frame):
-                return await self._stream.end()
-            if step.last:
+            else:
+                await self._apply(drawn.kind, step.frame)
+            if step.last or (drawn is not None and drawn.kind is not FaultKind.CORRUPT):
                 return await self._stream.end()
 
     async def _write(self, frame: bytes) -> None:
@@ -97,37 +96,21 @@ class EventWriter:
         except TimeoutError:
             pass
 
-    async def _apply_planned_fault(self, planned: PlannedStreamFault) -> None:
-        """Apply a planned fault at once, even when there is nothing to send."""
-        match planned.fault:
-            case StreamFault.CUT:
-                return await self._cut(EMPTY_EVENT)
-            case StreamFault.TRUNCATE:
-                await self._write(EMPTY_EVENT[: len(EMPTY_EVENT) // 2])
-            case StreamFault.CORRUPT:
-                await self._write(event_stream.corrupted(EMPTY_EVENT))
-            case StreamFault.ERROR:
-                await self._write(event_stream.exception(planned.code, "injected"))
-            case StreamFault.SILENT:
-                await asyncio.Event().wait()
-            case StreamFault.END:
-                pass
-        await self._stream.end()
-
-    async def _apply_drawn_fault(self, drawn: DrawnFault, frame: bytes) -> bool:
-        """Apply a drawn fault to this frame; returns whether the response ends cleanly after it."""
-        match drawn.kind:
+    async def _apply(self, kind: FaultKind, frame: bytes, code: str = "InternalFailureException") -> None:
+        """Apply a fault to this frame: instead of it is written what the client gets; nothing for END."""
+        match kind:
             case FaultKind.CUT:
-                await self._cut(frame)
+                await self._write(frame[: len(frame) // 2])
+                self._stream.abort()
+                raise ConnectionAbortedError
             case FaultKind.TRUNCATE:
                 await self._write(frame[: len(frame) // 2])
             case FaultKind.CORRUPT:
                 await self._write(event_stream.corrupted(frame))
-                return False
             case FaultKind.SILENCE:
                 await asyncio.Event().wait()
             case FaultKind.EVENT_ERROR:
-                await self._write(event_stream.exception("InternalFailureException", "injected"))
+                await self._write(event_stream.exception(code, "injected"))
             case FaultKind.TAKE_OVER:
                 self._account.subscriptions.take_over(self._subscription)
                 await self._write(self._error_frame())
@@ -135,13 +118,7 @@ class EventWriter:
                 self._subscription.stream.consumers.deregister_once(self._subscription.consumer)
                 self._account.subscriptions.wake_all()
                 await self._write(self._error_frame())
-        return True
 
     def _error_frame(self) -> bytes:
         step = self._subscription.next_step(self._clock.now_ms())
         return step.frame if isinstance(step, Send) else b""
-
-    async def _cut(self, frame: bytes) -> None:
-        await self._write(frame[: len(frame) // 2])
-        self._stream.abort()
-        raise ConnectionAbortedError

@@ -11,14 +11,14 @@ from .random_faults import DrawnFault, RandomFaults
 
 
 class StreamFault(Enum):
-    """A fault of a subscription."""
+    """A fault of a subscription that is planned: one of these kinds, and then the end, also after CORRUPT."""
 
-    CUT = "half a frame, then the connection breaks"
-    TRUNCATE = "half a frame, then a valid end of the response: clients see a clean end"
-    END = "a clean end between two frames, long before the five minutes are over"
-    CORRUPT = "a whole frame whose CRC is wrong"
-    ERROR = "an error event, then the end"
-    SILENT = "no more bytes, the connection stays open"
+    CUT = FaultKind.CUT
+    TRUNCATE = FaultKind.TRUNCATE
+    END = FaultKind.END
+    CORRUPT = FaultKind.CORRUPT
+    ERROR = FaultKind.EVENT_ERROR
+    SILENT = FaultKind.SILENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.iterator_generation = 0
-        self._listing_age_ms = 0
-        self._is_listing_incomplete = False
-        self._incomplete_listings = 0
-        self._is_read_empty = False
+        self._kept: dict[FaultKind, DrawnFault] = {}
         self._random_faults = RandomFaults()
         self._calls: dict[str, deque[ApiError | None]] = {}
         self._entries: deque[str] = deque()
@@ -119,35 +116,13 @@ class Faults:
         """Count a call that succeeded."""
         self._random_faults.on_success(operation, target)
 
-    def age_next_listing(self, milliseconds: int) -> None:
-        """Let the next listing show an earlier time."""
-        self._listing_age_ms = milliseconds
+    def keep(self, drawn: DrawnFault) -> None:
+        """Leave a fault to the operation that is carried out next: it is of that operation's result."""
+        self._kept[drawn.kind] = drawn
 
-    def take_listing_age(self) -> int:
-        """How much earlier a listing shows the shards, in ms; 0 for the one after it."""
-        age, self._listing_age_ms = self._listing_age_ms, 0
-        return age
-
-    def omit_from_next_listing(self) -> None:
-        """Let the next listing lack some shards."""
-        self._is_listing_incomplete = True
-
-    def take_omission(self) -> int | None:
-        """None, or for a listing that is to lack shards how many did before it."""
-        if not self._is_listing_incomplete:
-            return None
-        self._is_listing_incomplete = False
-        self._incomplete_listings += 1
-        return self._incomplete_listings - 1
-
-    def empty_next_read(self) -> None:
-        """Let the next GetRecords return nothing, though records follow."""
-        self._is_read_empty = True
-
-    def take_empty_read(self) -> bool:
-        """Whether this GetRecords returns nothing."""
-        is_empty, self._is_read_empty = self._is_read_empty, False
-        return is_empty
+    def take(self, kind: FaultKind) -> DrawnFault | None:
+        """The fault of this kind that was left to the operation; it applies once."""
+        return self._kept.pop(kind, None)
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
         """Return the random fault of a subscription's next frame."""

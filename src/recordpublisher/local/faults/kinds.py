@@ -1,4 +1,4 @@
-"""FaultKind: every kind of random fault and the operations it applies to. FaultRule: how often, parsed from text."""
+"""FaultKind: every kind of random fault, declared in one place. FaultRule: how often, parsed from text."""
 
 import re
 from dataclasses import dataclass
@@ -6,65 +6,6 @@ from enum import StrEnum
 from math import inf
 
 from recordpublisher.publishers.errors import ConfigurationError
-
-
-class FaultKind(StrEnum):
-    """The name of a kind in a rule; `DESCRIPTIONS` says what it does."""
-
-    THROTTLE = "throttle"
-    ERROR = "error"
-    RESET = "reset"
-    SLOW = "slow"
-    LATE = "late"
-    LOST = "lost"
-    HALF = "half"
-    PAGE = "page"
-    MISSING = "missing"
-    EXPIRE = "expire"
-    EMPTY = "empty"
-    STALE = "stale"
-    INCOMPLETE = "incomplete"
-    SKEW = "skew"
-    DELETING = "deleting"
-    PARTIAL = "partial"
-    REDELIVER = "redeliver"
-    CUT = "cut"
-    TRUNCATE = "truncate"
-    CORRUPT = "corrupt"
-    SILENCE = "silence"
-    END = "end"
-    EVENT_ERROR = "event-error"
-    TAKE_OVER = "take-over"
-    VANISH = "vanish"
-
-
-DESCRIPTIONS = {
-    FaultKind.THROTTLE: "a call is throttled; after GetRecords, reads of the shard are refused for a second",
-    FaultKind.ERROR: "a call fails with InternalFailure and status 500",
-    FaultKind.RESET: "the connection breaks before a call is carried out",
-    FaultKind.SLOW: "a call is carried out late, by up to the rule's seconds (default 4)",
-    FaultKind.LATE: "a call is carried out at once and its response is late, after those of later calls (default 4 s)",
-    FaultKind.LOST: "a call is carried out, but its response is lost",
-    FaultKind.HALF: "half a response, ended cleanly",
-    FaultKind.PAGE: "an HTML page of a proxy, with status 503",
-    FaultKind.MISSING: "a shard that exists is not found",
-    FaultKind.EXPIRE: "a shard iterator is refused as expired",
-    FaultKind.EMPTY: "a read far behind the tip returns no records, as the service does on sparse shards",
-    FaultKind.STALE: "ListShards shows an old state of the stream (default: up to 8 s old)",
-    FaultKind.INCOMPLETE: "ListShards lacks shards: in turn open children, closed shards, every third",
-    FaultKind.SKEW: "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)",
-    FaultKind.DELETING: "a consumer that does not exist is described as DELETING (default 4 s)",
-    FaultKind.PARTIAL: "a record of PutRecords or a handle of an acknowledgement is refused, the others are not",
-    FaultKind.REDELIVER: "a queue delivers a record again that was acknowledged",
-    FaultKind.CUT: "a subscription's connection breaks in the middle of a frame",
-    FaultKind.TRUNCATE: "a subscription ends cleanly in the middle of a frame",
-    FaultKind.CORRUPT: "a frame with a wrong checksum; correct ones follow",
-    FaultKind.SILENCE: "a subscription stays open and sends nothing more",
-    FaultKind.END: "a subscription ends cleanly, long before its five minutes",
-    FaultKind.EVENT_ERROR: "an InternalFailureException inside the stream",
-    FaultKind.TAKE_OVER: "another client subscribes with the same consumer",
-    FaultKind.VANISH: "the consumer is deregistered while subscriptions are open",
-}
 
 WRITES = frozenset({"PutRecord", "PutRecords"})
 READS = frozenset(
@@ -81,47 +22,58 @@ QUEUES = frozenset(
     }
 )  # fmt: skip
 QUEUE_SETTINGS = frozenset({"CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"})
+CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
+"""Every operation that a fault applies to."""
+ANSWERS = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
+"""Those whose response has a body."""
+LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
+ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
+"""In place of operations: the records of PutRecords and handles of an acknowledgement, and the frames of subscriptions."""
 
-_CALLS = READS | CHANGES | WRITES | QUEUES | QUEUE_SETTINGS
-OPERATIONS_BY_KIND: dict[FaultKind, frozenset[str]] = {
-    FaultKind.THROTTLE: _CALLS,
-    FaultKind.ERROR: _CALLS,
-    FaultKind.RESET: _CALLS,
-    FaultKind.SLOW: _CALLS,
-    FaultKind.LATE: _CALLS,
-    FaultKind.LOST: _CALLS,
-    FaultKind.HALF: READS | WRITES | QUEUES | {"RegisterStreamConsumer"},
-    FaultKind.PAGE: _CALLS,
-    FaultKind.MISSING: frozenset({"GetShardIterator", "SubscribeToShard"}),
-    FaultKind.EXPIRE: frozenset({"GetRecords"}),
-    FaultKind.EMPTY: frozenset({"GetRecords"}),
-    FaultKind.STALE: frozenset({"ListShards"}),
-    FaultKind.INCOMPLETE: frozenset({"ListShards"}),
-    FaultKind.SKEW: frozenset({"GetRecords", "ListShards"}),
-    FaultKind.DELETING: frozenset({"DescribeStreamConsumer"}),
-}
-"""The operations that a kind applies to; the kinds that are missing here apply to records or frames."""
 
-ENTRY_KINDS = (FaultKind.PARTIAL, FaultKind.REDELIVER)
-FRAME_KINDS = (
-    FaultKind.CUT,
-    FaultKind.TRUNCATE,
-    FaultKind.CORRUPT,
-    FaultKind.SILENCE,
-    FaultKind.END,
-    FaultKind.EVENT_ERROR,
-    FaultKind.TAKE_OVER,
-    FaultKind.VANISH,
-)
+class FaultKind(StrEnum):
+    """The name of a kind in a rule; what it does; what it applies to; its longest delay or jump, where a rule has no `seconds`."""
 
-DEFAULT_SECONDS = {
-    FaultKind.SLOW: 4.0,
-    FaultKind.LATE: 4.0,
-    FaultKind.STALE: 8.0,
-    FaultKind.SKEW: 200.0,
-    FaultKind.DELETING: 4.0,
-}
-"""The longest delay or jump, where a rule has no `seconds`."""
+    description: str
+    targets: frozenset[str]
+    default_seconds: float
+
+    def __new__(cls, name: str, description: str, targets: frozenset[str], default_seconds: float = 0.0) -> "FaultKind":
+        """The name, as text, with what is declared of the kind."""
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.description, kind.targets, kind.default_seconds = description, targets, default_seconds
+        return kind
+
+    # fmt: off
+    THROTTLE = "throttle", "a call is throttled; after GetRecords, reads of the shard are refused for a second", CALLS
+    ERROR = "error", "a call fails with InternalFailure and status 500", CALLS
+    RESET = "reset", "the connection breaks before a call is carried out", CALLS
+    SLOW = "slow", "a call is carried out late, by up to the rule's seconds (default 4)", CALLS, 4.0
+    LATE = "late", "a call is carried out at once and its response is late, after those of later calls (default 4 s)", CALLS, 4.0
+    LOST = "lost", "a call is carried out, but its response is lost", CALLS
+    HALF = "half", "half a response, ended cleanly", ANSWERS
+    PAGE = "page", "an HTML page of a proxy, with status 503", CALLS
+    MISSING = "missing", "a shard that exists is not found", frozenset({"GetShardIterator", "SubscribeToShard"})
+    EXPIRE = "expire", "a shard iterator is refused as expired", READING
+    EMPTY = "empty", "a read far behind the tip returns no records, as the service does on sparse shards", READING
+    STALE = "stale", "ListShards shows an old state of the stream (default: up to 8 s old)", LISTING, 8.0
+    INCOMPLETE = "incomplete", "ListShards lacks shards: in turn open children, closed shards, every third", LISTING
+    SKEW = "skew", "the endpoint's clock jumps ahead, by up to the rule's seconds (default 200)", READING | LISTING, 200.0
+    DELETING = (
+        "deleting", "a consumer that does not exist is described as DELETING (default 4 s)", frozenset({"DescribeStreamConsumer"}), 4.0
+    )
+    PARTIAL = "partial", "a record of PutRecords or a handle of an acknowledgement is refused, the others are not", ENTRIES
+    REDELIVER = "redeliver", "a queue delivers a record again that was acknowledged", ENTRIES
+    CUT = "cut", "a subscription's connection breaks in the middle of a frame", FRAMES
+    TRUNCATE = "truncate", "a subscription ends cleanly in the middle of a frame", FRAMES
+    CORRUPT = "corrupt", "a frame with a wrong checksum; correct ones follow", FRAMES
+    SILENCE = "silence", "a subscription stays open and sends nothing more", FRAMES
+    END = "end", "a subscription ends cleanly, long before its five minutes", FRAMES
+    EVENT_ERROR = "event-error", "an InternalFailureException inside the stream", FRAMES
+    TAKE_OVER = "take-over", "another client subscribes with the same consumer", FRAMES
+    VANISH = "vanish", "the consumer is deregistered while subscriptions are open", FRAMES
+    # fmt: on
 
 
 VALID = "KIND[@WHERE][=RATE][*COUNT][~SECONDS], separated by commas, for example throttle@GetRecords=0.1,cut=0.05 or all=0.02"
@@ -149,7 +101,7 @@ class FaultRule:
     @property
     def max_seconds(self) -> float:
         """The longest delay or jump."""
-        return DEFAULT_SECONDS.get(self.kind, 0.0) if self.seconds is None else self.seconds
+        return self.kind.default_seconds if self.seconds is None else self.seconds
 
     def applies_to(self, *places: str) -> bool:
         """Whether the rule applies to one of these names."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from .kinds import ENTRY_KINDS, FRAME_KINDS, OPERATIONS_BY_KIND, FaultKind, FaultRule
+from .kinds import CALLS, ENTRIES, FRAMES, FaultKind, FaultRule
 
 MAX_FAULTS_IN_A_ROW = 2
 """After so many faults in a row a read succeeds: fewer than every default number of retries."""
@@ -36,11 +36,9 @@ class RandomFaults:
         self._take_overs: Counter[Hashable] = Counter()
         numbered = list(enumerate(rules))
         self._left = {number: rule.count for number, rule in numbered}
-        self._call_rules = {operation: _for_operation(numbered, operation) for operation in _ALL_OPERATIONS}
-        self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind in FRAME_KINDS]
-        self._entry_rules = {
-            kind: [(number, rule) for number, rule in numbered if rule.kind is kind] for kind in ENTRY_KINDS
-        }
+        self._call_rules = {operation: _for_operation(numbered, operation) for operation in CALLS}
+        self._frame_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == FRAMES]
+        self._entry_rules = [(number, rule) for number, rule in numbered if rule.kind.targets == ENTRIES]
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
         """Draw the fault of this call, if any; `target` returns the shard or consumer that it names."""
@@ -71,7 +69,8 @@ class RandomFaults:
 
     def for_entry(self, kind: FaultKind, operation: str) -> bool:
         """Whether the fault applies to this record of PutRecords, or this handle of an acknowledgement."""
-        return self._draw(self._entry_rules[kind], operation) is not None
+        rules = [(number, rule) for number, rule in self._entry_rules if rule.kind is kind]
+        return self._draw(rules, operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
         """Draw, but not after too many faults in a row, except by rules with rate 1."""
@@ -90,14 +89,10 @@ class RandomFaults:
         return None
 
 
-_ALL_OPERATIONS = frozenset(operation for operations in OPERATIONS_BY_KIND.values() for operation in operations)
-
-
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
     """The rules of an operation. A rule that names a shard or a consumer applies to every operation of its kind."""
     return [
         (number, rule)
         for number, rule in numbered
-        if operation in OPERATIONS_BY_KIND.get(rule.kind, ())
-        and (rule.where not in _ALL_OPERATIONS or rule.where == operation)
+        if operation in rule.kind.targets and (rule.where not in CALLS or rule.where == operation)
     ]

@@ -5,6 +5,7 @@ import msgspec
 from recordpublisher.publishers.service_limits import GET_RECORDS_BYTES
 
 from ..api_errors import check_dry_run, in_use, invalid_argument, not_found
+from ..faults.kinds import FaultKind
 from ..requests.consumers import SubscribeToShard
 from ..requests.records import GetRecords, GetShardIterator
 from ..streams.account import Account
@@ -39,7 +40,7 @@ def get_records(account: Account, request: GetRecords) -> bytes:
     key = f"{stream.name}/{shard.id}"
     if account.throttle:
         account.throttle.before_read(key)
-    is_empty = account.faults.take_empty_read()
+    is_empty = account.faults.take(FaultKind.EMPTY) is not None
     found = shard.log.read(iterator.counter, 0 if is_empty else request.limit, GET_RECORDS_BYTES)
     if account.throttle:
         account.throttle.after_read(key, found.size)

@@ -7,6 +7,7 @@ import msgspec
 from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
 
 from ..api_errors import ApiError, invalid_argument, not_found
+from ..faults.kinds import FaultKind
 from ..requests import streams as requests
 from ..requests.fields import StreamRequest
 from ..streams.account import Account
@@ -52,15 +53,15 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 def _as_of(account: Account) -> float:
     """The time that the listing shows, epoch ms: infinity, unless a fault makes it an old one."""
-    age = account.faults.take_listing_age()
-    return account.clock.now_ms() - age if age else inf
+    stale = account.faults.take(FaultKind.STALE)
+    return inf if stale is None else account.clock.now_ms() - stale.seconds * 1000
 
 
 def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
     """All of the shards, unless a fault makes the listing lack some."""
-    number = account.faults.take_omission()
-    if number is None:
+    if account.faults.take(FaultKind.INCOMPLETE) is None:
         return shards
+    number = account.faults.counts[FaultKind.INCOMPLETE] - 1
     match number % 3:
         case 0:
             return [shard for shard in shards if not (shard.is_open and shard.parents)]
