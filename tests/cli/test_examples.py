@@ -84,7 +84,7 @@ async def _store_a_group(folder):
     """Of a worker without shards."""
     group, worker = GroupStore(FolderStore(folder), 30), "5f0c2ab94d1e6f37"
     await group.write_table(LeaseTable(1, worker), None)
-    await group.own_record(worker).write(WorkerRecord(worker))
+    await group.own_record(worker).write(WorkerRecord(worker, 1))
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ async def make_group(uri):
     store = conditional_store_of(uri, "uri", Properties({"flink.job.name": "orders"}))
     group = GroupStore(store, 30)
     await group.write_table(LeaseTable(3, "a", leases={shard: Lease("a", 2) for shard in SHARDS}), None)
-    for record in (WorkerRecord("a", beat=5), WorkerRecord("b", beat=2), WorkerRecord("gone", is_sealed=True)):
+    for record in (WorkerRecord("a", beat=5), WorkerRecord("b", beat=2), WorkerRecord("gone", 1, is_sealed=True)):
         await group.own_record(record.worker).write(record)
     await store.close()
 

@@ -63,24 +63,24 @@ def test_a_process_with_the_same_table_joins():
 
 def test_a_job_is_described_without_secrets():
     streams = StreamList(("b", "a"))
-    assert job_of(streams, RecordingSink()) == GroupJob(("a", "b"), "RecordingSink")
+    assert job_of(streams, RecordingSink()) == GroupJob("RecordingSink", ("a", "b"))
     assert job_of(
         StreamList(("a",), look=lambda: None), committing_sink.TableSink(committing_sink.Table(), MemoryStore())
-    ) == GroupJob(None, "TableSink", True)
+    ) == GroupJob("TableSink", None, True)
 
 
 def test_another_name_is_a_difference_and_no_name_is_none():
-    ours, unnamed = GroupJob(("a",), "sink", name="orders"), GroupJob(("a",), "sink")
+    ours, unnamed = GroupJob("sink", ("a",), name="orders"), GroupJob("sink", ("a",))
     assert ours.contradiction(ours) is ours.contradiction(unnamed) is unnamed.contradiction(ours) is None
-    theirs = GroupJob(("a",), "sink", name="events")
+    theirs = GroupJob("sink", ("a",), name="events")
     assert ours.contradiction(theirs) == "its name is events, and that of this process orders"
 
 
 def test_each_difference_is_named():
-    ours = GroupJob(("a",), "new")
-    assert ours.contradiction(GroupJob(("a",), "new")) is None
+    ours = GroupJob("new", ("a",))
+    assert ours.contradiction(GroupJob("new", ("a",))) is None
     assert ours.contradiction(None) is None
-    assert ours.contradiction(GroupJob(None, "old", keeps_positions=True)) == (
+    assert ours.contradiction(GroupJob("old", None, keeps_positions=True)) == (
         "it reads a list of streams that may change, and this process reads a; it writes to old, and this process writes to new; "
         "it keeps its positions in the sink, and this process keeps its positions in the store"
     )

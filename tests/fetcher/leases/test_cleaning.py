@@ -22,10 +22,10 @@ class Group:
         self.group = GroupStore(store, 5.0)
         self.cache = TableCache(self.group, StoppedClock())
         self.cleaning = Cleaning(name, self.group, self.cache, PartPositionStore(self.group, name, 2, None))
-        self.members = {"a": WorkerRecord("a"), "b": WorkerRecord("b")}
+        self.members = {"a": WorkerRecord("a", 1), "b": WorkerRecord("b", 1)}
 
     async def clean(self):
-        records = {**self.members, "gone": WorkerRecord("gone", is_sealed=True)}
+        records = {**self.members, "gone": WorkerRecord("gone", 1, is_sealed=True)}
         await self.cleaning.clean(GroupView(self.cache.table, records))
 
     @property
@@ -38,7 +38,7 @@ async def group():
     store = FaultyStore()
     made = Group(store)
     await made.group.write_table(LeaseTable(1, leases={"t/s": Lease("b", 1)}), None)
-    await store.put_if_absent(f"{WORKERS}gone", WorkerRecord("gone", is_sealed=True).to_bytes())
+    await store.put_if_absent(f"{WORKERS}gone", WorkerRecord("gone", 1, is_sealed=True).to_bytes())
     await store.put_if_absent(f"{PARTS}gone/0", b"a part")
     await made.cache.read()
     return made

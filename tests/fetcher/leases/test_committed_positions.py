@@ -85,7 +85,7 @@ class Process:
 
 
 def record(worker, life):
-    return WorkerRecord(worker, is_sealed=True, parts=life.parts)
+    return WorkerRecord(worker, 1, is_sealed=True, parts=life.parts)
 
 
 @pytest.fixture(params=["entries with the rows", "entries in the store of the group"])

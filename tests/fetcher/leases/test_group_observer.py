@@ -86,7 +86,7 @@ async def test_after_a_new_table_the_records_are_read_consistently_once(group):
     await group.beats()
     await group.remember()
     await group.store.beat(
-        WorkerRecord("b", beat=2, table_version=1, watermark=5, is_idle=False)
+        WorkerRecord("b", beat=2, table_version=1, watermark=5, is_active=True)
     )  # it counts what it will take
     await group.write_table(2)
     await group.cache.read()

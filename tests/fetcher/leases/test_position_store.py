@@ -28,7 +28,7 @@ class Owner:
 
     @property
     def record(self):
-        return WorkerRecord("x", parts=self.named[-1], is_sealed=True)
+        return WorkerRecord("x", 1, parts=self.named[-1], is_sealed=True)
 
 
 def positions(**numbers):
@@ -130,7 +130,7 @@ async def test_a_commit_that_arrives_while_the_part_is_sealed_is_not_lost(store,
 
 async def test_parts_that_the_record_does_not_name_are_not_read(owner, taker):
     await owner.positions.commit(positions(a=1, b=1, c=1))
-    assert await taker.seal(WorkerRecord("x", parts=1, is_sealed=True)) == positions(a=1, b=1)
+    assert await taker.seal(WorkerRecord("x", 1, parts=1, is_sealed=True)) == positions(a=1, b=1)
 
 
 @pytest.mark.parametrize(("later_ms", "is_written"), [(299_999, False), (300_000, True)])

@@ -1,5 +1,6 @@
 """What the documents of a group mean to somebody who looks at it."""
 
+from recordpublisher.fetcher.leases.documents.json_documents import by_stream
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
@@ -15,7 +16,7 @@ def test_a_worker_has_its_shards_and_its_share_of_the_loads():
     found = status(
         {"s/1": Lease("a", 3), "s/2": Lease("a", 4), "s/3": Lease("b", 5)},
         WorkerRecord("a", beat=9),
-        WorkerRecord("b", beat=2, loads={"s/3": 10}),
+        WorkerRecord("b", beat=2, loads=by_stream({"s/3": 10})),
     )
 
     assert found.version == 7
@@ -28,11 +29,11 @@ def test_a_worker_has_its_shards_and_its_share_of_the_loads():
 
 def test_a_worker_is_active_asked_to_leave_leaving_left_or_sealed():
     records = (
-        WorkerRecord("a"),
-        WorkerRecord("b"),
-        WorkerRecord("c", is_leaving=True),
-        WorkerRecord("d", is_sealed=True, is_leaving=True),
-        WorkerRecord("e", is_sealed=True),
+        WorkerRecord("a", 1),
+        WorkerRecord("b", 1),
+        WorkerRecord("c", 1, is_leaving=True),
+        WorkerRecord("d", 1, is_sealed=True, is_leaving=True),
+        WorkerRecord("e", 1, is_sealed=True),
     )
 
     assert [each.state for each in status({}, *records, drained=["b", "d"]).workers] == [
@@ -59,7 +60,11 @@ def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
         "s/3": Lease(parents=("s/0",)),
         "s/4": Lease(None, 2, ended=True),
     }
-    records = WorkerRecord("a", released={"s/2": 4}), WorkerRecord("b"), WorkerRecord("gone", is_sealed=True)
+    records = (
+        WorkerRecord("a", 1, released=by_stream({"s/2": 4})),
+        WorkerRecord("b", 1),
+        WorkerRecord("gone", 1, is_sealed=True),
+    )
 
     assert [(each.stage, each.worker, each.next_worker) for each in status(leases, *records).shards] == [
         (LeaseState.OWNED, "a", None),
@@ -71,5 +76,5 @@ def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
 
 
 def test_nothing_is_planned_for_a_worker_that_was_asked_to_leave():
-    found = status({"s/1": Lease(), "s/2": Lease()}, WorkerRecord("a"), WorkerRecord("b"), drained=["a"])
+    found = status({"s/1": Lease(), "s/2": Lease()}, WorkerRecord("a", 1), WorkerRecord("b", 1), drained=["a"])
     assert {each.next_worker for each in found.shards} == {"b"}

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from functools import lru_cache
 
 from recordpublisher.fetcher.leases.documents.group_store import LEASE_TABLE, PARTS, WORKERS
+from recordpublisher.fetcher.leases.documents.json_documents import by_key
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, Positions, StoredPosition
@@ -223,7 +224,7 @@ class GroupChecker:
             return False
         record = _record(sealed.value)
         if record.watermark is None:
-            return record.is_idle
+            return not record.is_active
         return record.watermark > described.watermark(described.records)
 
     def _on_visible(self, worker: str, shard: str, position: int, count: int, epoch: int, was_suspended: bool) -> None:
@@ -265,7 +266,7 @@ class GroupChecker:
     def _handed_over(self, live: set[str]) -> str:
         """The shards that have been released and that nobody has taken yet. A slow store takes long."""
         for worker in live & self.table.owners:
-            for shard, epoch in _record(self._store.values[f"{WORKERS}{worker}"].value).released.items():
+            for shard, epoch in by_key(_record(self._store.values[f"{WORKERS}{worker}"].value).released):
                 lease = self.table.leases.get(shard)
                 if lease is not None and (lease.owner, lease.epoch) == (worker, epoch):
                     return f"{worker} has released {shard}"
@@ -279,7 +280,7 @@ class GroupChecker:
         loads: dict[str, dict[str, float]] = {worker: {} for worker in live}
         for shard, lease in self.table.leases.items():
             if lease.owner is not None:
-                level = _record(self._store.values[f"{WORKERS}{lease.owner}"].value).loads.get(shard, 0)
+                level = _record(self._store.values[f"{WORKERS}{lease.owner}"].value).load_level(shard)
                 load = max(self._shards.by_key[shard].bytes_per_second, FLOOR_BYTES_PER_SECOND)
                 loads[lease.owner][shard] = stated = FLOOR_BYTES_PER_SECOND * LEVEL_RATIO**level
                 if not load / LEVEL_RATIO / 1.01 < stated < load * LEVEL_RATIO * 1.01:

@@ -24,7 +24,7 @@ log = logging.getLogger("recordpublisher.group")
 def job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
     """What this process reads, and where it writes; `name`: of the job."""
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(names, mask_passwords(sink.destination()), entries_of(sink) is not None, name)
+    return GroupJob(mask_passwords(sink.destination()), names, entries_of(sink) is not None, name)
 
 
 async def begin_job(store: ConditionalStore, job: GroupJob, settings: LeaseSettings, clock: Clock) -> None:

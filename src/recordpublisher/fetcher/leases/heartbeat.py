@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+import msgspec
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
@@ -17,10 +18,10 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class Heartbeat:
-    """Owns the number of the last heartbeat. `describe` returns the record as it should be now."""
+    """Owns the number of the last heartbeat. `describe` returns the record with a number, as it should be now."""
 
     def __init__(
-        self, group: GroupStore, worker: str, describe: Callable[[], WorkerRecord], permission: WritePermission
+        self, group: GroupStore, worker: str, describe: Callable[[int], WorkerRecord], permission: WritePermission
     ) -> None:
         self._worker = worker
         self._document = group.own_record(worker)
@@ -53,11 +54,11 @@ class Heartbeat:
         """End this life: nothing of it can be written any more. Raises: FencedError when somebody else has done so."""
         async with self._lock:
             self._has_left = True
-            await self._document.write(replace(self._next(), is_sealed=True))
+            await self._document.write(msgspec.structs.replace(self._next(), is_sealed=True))
 
     def _next(self) -> WorkerRecord:
         self._beat += 1
-        return replace(self._describe(), beat=self._beat)
+        return self._describe(self._beat)
 
 
 class LateJoinError(FencedError):

@@ -14,6 +14,7 @@ from ..checkpoints.checkpoint_times import CheckpointTimes
 from .cleaning import Cleaning
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
+from .documents.json_documents import by_stream
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
@@ -284,19 +285,20 @@ class Worker:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
 
-    def _describe(self) -> WorkerRecord:
+    def _describe(self, beat: int) -> WorkerRecord:
         read = self._readers.watermarks()
         lowest = self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
         return WorkerRecord(
             self.name,
+            beat,
             is_leaving=self._giver.is_leaving,
             parts=self._positions.parts,
             table_version=self._cache.version,
-            released=self._owned.released,
+            released=by_stream(self._owned.released),
             watermark=lowest.value,
-            is_idle=lowest.is_idle,
+            is_active=not lowest.is_idle,
             group_watermark=self.group_watermark,
-            loads=self._loads.state(self._owned.shards, self._readers.loads()),
+            loads=by_stream(self._loads.state(self._owned.shards, self._readers.loads())),
             checkpoint_ms=self._checkpoint_ms,
             lease_ms=round(self._settings.duration * 1000),
         )

@@ -65,7 +65,7 @@ class ShardState:
         return check_document(entries, StoredState, "a shard's state").state
 
 
-class StoredStart(msgspec.Struct):
+class StoredStart(msgspec.Struct, omit_defaults=True):
     """Where a shard begins, as it is stored."""
 
     type: PositionType
@@ -115,16 +115,22 @@ class StoredState(msgspec.Struct, rename="camel"):
 
 def start_to_json(start: StartingPosition) -> str | dict[str, Any]:
     """A starting position as JSON."""
-    if start.timestamp_ms is not None:
-        return {"type": start.type.value, "timestamp": start.timestamp_ms}
-    if start.sequence_number is not None:
-        return {"type": start.type.value, "sequence": start.sequence_number}
-    return start.type.value
+    entry: str | dict[str, Any] = msgspec.to_builtins(stored_start(start))
+    return entry
 
 
 def start_from_json(entry: str | Mapping[str, Any]) -> StartingPosition:
     """The inverse of `start_to_json`. Raises: StateError."""
     return start_of(check_document(entry, StoredStarts, "a starting position"))  # type: ignore[arg-type]
+
+
+def stored_start(start: StartingPosition) -> StoredStarts:
+    """A starting position in its stored form."""
+    if start.type is PositionType.TRIM_HORIZON:
+        return "TRIM_HORIZON"
+    if start.type is PositionType.LATEST:
+        return "LATEST"
+    return StoredStart(start.type, start.sequence_number, start.timestamp_ms)
 
 
 def start_of(stored: StoredStarts) -> StartingPosition:

@@ -64,7 +64,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> boo
 
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Workers read the table when a record names a later version. This one is sealed, so that the group deletes it."""
-    await group.own_record(writer).write(WorkerRecord(writer, is_sealed=True, table_version=version))
+    await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
 
 async def _has_left(group: GroupStore, worker: str) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher.fetcher.leases.documents.group_job import GroupJob
-from recordpublisher.fetcher.leases.documents.json_documents import long_id, short_id
+from recordpublisher.fetcher.leases.documents.json_documents import by_stream, long_id, short_id
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.lease_table_json import table_from_bytes, table_to_bytes
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, PositionPart, StoredPosition
@@ -59,10 +59,10 @@ def test_a_lease_table_is_read_as_it_was_written(table):
     assert table_from_bytes(table_to_bytes(table), "place") == table
 
 
-numbers = st.dictionaries(keys, st.integers(0, 10**9))
+numbers = st.dictionaries(keys, st.integers(0, 10**9)).map(by_stream)
 records = st.builds(
     WorkerRecord, worker=st.just("x"), beat=st.integers(1, 2**53), is_sealed=st.booleans(), is_leaving=st.booleans(),
-    parts=st.integers(0, 9), table_version=st.integers(0, 2**53), released=numbers, watermark=times, is_idle=st.booleans(),
+    parts=st.integers(0, 9), table_version=st.integers(0, 2**53), released=numbers, watermark=times, is_active=st.booleans(),
     group_watermark=times, loads=numbers, checkpoint_ms=times,
 )  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_the_record_of_a_worker_at_rest_fits_into_one_write_unit():
 
 def test_the_record_of_a_worker_with_a_hundred_busy_shards_fits_into_two_write_units():
     loads = {shard(1_000 + number): 40 for number in range(100)}
-    assert len(WorkerRecord(f"{1:032x}", 10**7, parts=7, loads=loads).to_bytes()) < 2_048
+    assert len(WorkerRecord(f"{1:032x}", 10**7, parts=7, loads=by_stream(loads)).to_bytes()) < 2_048
 
 
 def test_a_part_of_sixteen_shards_takes_at_most_six_write_units():

@@ -19,7 +19,7 @@ IDLE = ShardWatermark(None, is_idle=True)
 
 
 def record(worker, watermark, **more):
-    return WorkerRecord(worker, **{"watermark": watermark, "is_idle": False, **more})
+    return WorkerRecord(worker, 1, **{"watermark": watermark, "is_active": True, **more})
 
 
 def view(*records, **leases):
@@ -32,8 +32,8 @@ def test_it_is_the_lowest_of_the_workers():
 
 
 def test_a_worker_without_shards_or_with_idle_ones_does_not_count():
-    assert group_watermark(view(record("a", 70), record("b", None, is_idle=True)), None) == 70
-    assert group_watermark(view(record("a", None, is_idle=True)), 30) == 30
+    assert group_watermark(view(record("a", 70), record("b", None, is_active=False)), None) == 70
+    assert group_watermark(view(record("a", None, is_active=False)), 30) == 30
 
 
 def test_a_shard_that_had_no_record_yet_holds_the_others():  # W2

@@ -43,7 +43,7 @@ async def store_as_group(
     for number, part in enumerate(parts):
         own = {key: positions[key] for key in part}
         await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
-    await group.own_record(worker).write(WorkerRecord(worker, is_sealed=True, parts=len(parts)))
+    await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
     leases = {shard: _lease(shard, states, worker, version) for shard in states}
     try:
         if over is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from recordpublisher.fetcher.checkpoints.assignment_kinds import (
     LEASE_TABLE,
@@ -100,7 +102,7 @@ class GroupStore:
 
     async def seal_record(self, record: Stored[WorkerRecord]) -> WorkerRecord:
         """Seal a worker if its record is still the one that was read; returns the sealed record."""
-        sealed = replace(record.document, is_sealed=True)
+        sealed = msgspec.structs.replace(record.document, is_sealed=True)
         await self.write(f"{WORKERS}{sealed.worker}", sealed.to_bytes(), record.version)
         return sealed
 

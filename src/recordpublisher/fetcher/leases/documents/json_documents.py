@@ -1,19 +1,24 @@
 """JSON of the group's documents: the format number, and short names for shards."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
+
+import msgspec
+
+from recordpublisher.fetcher.stored_documents import Count
 
 FORMAT = 1
 _NUMBERED = re.compile(r"shardId-([0-9]{12})")
 _NUMBER, _SHORT = re.compile(r"[0-9]+"), re.compile(r"[0-9]{1,12}")
 T = TypeVar("T")
+ByStream = dict[str, dict[str, Count]]
+"""A number for each shard, by stream and short id."""
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
     """Compact JSON, for `read_document`; a document is a DynamoDB item, which is billed by its size."""
-    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
+    return msgspec.json.encode({"format": FORMAT, **content})
 
 
 def short_id(shard_id: str) -> str:
@@ -47,9 +52,16 @@ def by_key(values: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, T]]:
             yield f"{stream}/{long_id(short)}", value
 
 
-def short_keys(keys: Iterable[str], stream: str) -> list[str]:
+def number_of(key: str, numbers: ByStream) -> int | None:
+    """The number of one shard, by its `Shard.key`."""
+    stream, _, shard_id = key.rpartition("/")
+    of_stream = numbers.get(stream)
+    return None if of_stream is None else of_stream.get(short_id(shard_id))
+
+
+def short_keys(keys: Iterable[str], stream: str) -> tuple[str, ...]:
     """Keys of one stream as short ids."""
-    return [short_id(key.removeprefix(f"{stream}/")) for key in keys]
+    return tuple(short_id(key.removeprefix(f"{stream}/")) for key in keys)
 
 
 def long_keys(shorts: Iterable[str], stream: str) -> tuple[str, ...]:

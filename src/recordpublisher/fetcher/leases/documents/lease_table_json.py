@@ -1,15 +1,14 @@
-"""The lease table as JSON, at most 30 bytes for a shard that is owned (E2): DynamoDB stores 400 KB in an item."""
+"""The lease table as JSON, without defaults: at most 30 bytes for an owned shard (E2): DynamoDB stores 400 KB in an item."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
-from recordpublisher.fetcher.shards.shard_state import StoredStarts, start_of, start_to_json
+from recordpublisher.fetcher.shards.shard_state import StoredStarts, start_of, stored_start
 from recordpublisher.fetcher.stored_documents import Count, Millis, WorkerName, read_document, unreadable
 
 from . import json_documents
-from .group_job import StoredJob
+from .group_job import GroupJob
 from .lease_table import Lease, LeaseTable
 
 _LONGEST_SHARD_ID = 1_000
@@ -20,18 +19,12 @@ def table_to_bytes(table: LeaseTable) -> bytes:
     """As JSON. An owned shard is `[index of its owner, epoch]`, any other an object."""
     workers = sorted(table.owners)
     numbers = {worker: number for number, worker in enumerate(workers)}
-    leases = {shard: _lease_to_json(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
-    return json_documents.to_bytes(
-        {
-            "version": table.version,
-            "writer": table.writer,
-            "start": start_to_json(table.start),
-            "workers": workers,
-            **({"drained": sorted(table.drained)} if table.drained else {}),
-            **({"job": table.job.to_json()} if table.job is not None else {}),
-            "leases": json_documents.by_stream(leases),
-        }
+    leases = {shard: _stored_lease(shard, lease, numbers) for shard, lease in sorted(table.leases.items())}
+    drained, by_stream = tuple(sorted(table.drained)), json_documents.by_stream(leases)
+    stored = _StoredTable(
+        table.version, table.writer, stored_start(table.start), workers, by_stream, drained, table.job
     )
+    return msgspec.json.encode(stored)
 
 
 def table_from_bytes(value: bytes, place: str) -> LeaseTable:
@@ -45,11 +38,11 @@ def table_from_bytes(value: bytes, place: str) -> LeaseTable:
             raise unreadable(place, f"{shard_id[:80]!r}... is no shard id: it has {len(shard_id)} characters")
         if shard in lease.children or shard in lease.parents:
             raise unreadable(place, f"{shard} is its own {'child' if shard in lease.children else 'parent'}")
-    start, job = start_of(stored.start), None if stored.job is None else stored.job.job
-    return LeaseTable(stored.version, stored.writer, start, leases, frozenset(stored.drained), job)
+    drained = frozenset(stored.drained)
+    return LeaseTable(stored.version, stored.writer, start_of(stored.start), leases, drained, stored.job)
 
 
-class _StoredLease(msgspec.Struct):
+class _StoredLease(msgspec.Struct, omit_defaults=True):
     epoch: Count = 0
     ended: bool = False
     watermark: Millis | None = None
@@ -58,33 +51,27 @@ class _StoredLease(msgspec.Struct):
     first: bool = False
 
 
-class _StoredTable(msgspec.Struct):
+class _StoredTable(msgspec.Struct, omit_defaults=True, tag_field="format", tag=json_documents.FORMAT):
     version: Count
     writer: str
     start: StoredStarts
     workers: list[WorkerName]
     leases: dict[str, dict[str, tuple[Count, Count] | _StoredLease]]
     drained: tuple[str, ...] = ()
-    job: StoredJob | None = None
+    job: GroupJob | None = None
 
     def by_shard(self) -> Iterator[tuple[str, tuple[int, int] | _StoredLease]]:
         """By `Shard.key`."""
         return json_documents.by_key(self.leases)
 
 
-def _lease_to_json(shard: str, lease: Lease, numbers: Mapping[str, int]) -> Any:
+def _stored_lease(shard: str, lease: Lease, numbers: Mapping[str, int]) -> tuple[int, int] | _StoredLease:
     if lease.owner is not None:
-        return [numbers[lease.owner], lease.epoch]
+        return numbers[lease.owner], lease.epoch
     stream = shard.rpartition("/")[0]
-    entries = {
-        "epoch": lease.epoch or None,
-        "ended": lease.ended or None,
-        "watermark": lease.watermark,
-        "children": json_documents.short_keys(lease.children, stream) or None,
-        "parents": json_documents.short_keys(lease.parents, stream) or None,
-        "first": lease.is_first or None,
-    }
-    return {name: value for name, value in entries.items() if value is not None}
+    children = json_documents.short_keys(lease.children, stream)
+    parents = json_documents.short_keys(lease.parents, stream)
+    return _StoredLease(lease.epoch, lease.ended, lease.watermark, children, parents, lease.is_first)
 
 
 def _lease_of(shard: str, stored: tuple[int, int] | _StoredLease, workers: Sequence[str]) -> Lease:

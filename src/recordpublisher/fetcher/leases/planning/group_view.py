@@ -82,7 +82,7 @@ class GroupView:
         """The load level that the owner of the shard states."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
-        return 0 if record is None else record.loads.get(shard, 0)
+        return 0 if record is None else record.load_level(shard)
 
 
 def _first_besides(worker: str, members: Iterable[str]) -> str | None:

@@ -60,7 +60,7 @@ def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str]
     for worker, record in view.records.items():
         known = raised(known, record.group_watermark)
         if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
-            counted.append(ShardWatermark(record.watermark, record.is_idle))
+            counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
     counted += [
         ShardWatermark(view.table.inherited_watermark(shard))
         for shard, lease in view.table.leases.items()
