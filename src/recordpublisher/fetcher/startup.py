@@ -25,7 +25,7 @@ from .checkpoints.restored_listing import list_restored
 from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, states_for_other_subtasks
 from .checkpoints.starts import Starts
 from .conditional_store import wait_for_store
-from .coordination.active_minimum import ActiveMinimum
+from .coordination.active_minimum import lowest_active
 from .dependencies import FetcherDependencies
 from .shards.missing_shards import MissingShards
 from .shards.shard_state import ShardState
@@ -60,10 +60,7 @@ class OpenedJob:
 
         None: one of them has none, so its first record may have any event time (W2).
         """
-        counted: ActiveMinimum[str] = ActiveMinimum()
-        for shard in self.listed:
-            counted.set(shard.key, self._is_readable(shard), self.states[shard.key].watermark)
-        return counted.status()[1]
+        return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
         """Whether a shard is neither ended nor waits for a parent: until then the parent counts in its place (W5)."""

@@ -1,5 +1,6 @@
 """ActiveMinimum: the lowest watermark of those shards or subtasks that count, and their status as a whole."""
 
+from collections.abc import Iterable
 from typing import Generic
 
 from ..min_heap import IndexedMinHeap, K
@@ -26,7 +27,7 @@ class ActiveMinimum(Generic[K]):
         self.set(key, False, None)
 
     def status(self) -> tuple[SubtaskStatus, int | None]:
-        """ACTIVE with the lowest watermark (None while some have none), or IDLE when none counts. Of a list: `lowest_watermark`."""
+        """ACTIVE with the lowest watermark (None while some have none), or IDLE when none counts."""
         if self._unknown:
             return SubtaskStatus.ACTIVE, None
         lowest = self._known.lowest()
@@ -42,3 +43,11 @@ class ActiveMinimum(Generic[K]):
     def keys_below(self, bound: int, count: int) -> list[K]:
         """The keys among the `count` lowest known watermarks that lie below `bound`."""
         return [key for value, key in self._known.lowest_few(count) if value < bound]
+
+
+def lowest_active(watermarks: Iterable[int | None]) -> tuple[SubtaskStatus, int | None]:
+    """The status of a list: the watermarks of those that count."""
+    minimum: ActiveMinimum[int] = ActiveMinimum()
+    for number, watermark in enumerate(watermarks):
+        minimum.set(number, True, watermark)
+    return minimum.status()

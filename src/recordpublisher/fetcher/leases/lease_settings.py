@@ -1,6 +1,14 @@
 """LeaseSettings: the times of one worker, by its own lease duration, and positions in a part. What must be equal is in `GroupJob`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+
+from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
+from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION
+from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
 
 HANDOVER_SECONDS = 0.2
 """Between two looks at the group while shards move (E5)."""
@@ -19,9 +27,23 @@ class LeaseSettings:
     `tracker_timeout`: for how long a sealed worker may hold the watermark of the group (E8).
     """
 
-    duration: float = 20.0
+    duration: float = of_property(LEASE_DURATION, 1000)
     tracker_timeout: float = 60.0
     shards_per_part: int = 16
+
+    @classmethod
+    def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:
+        """From the job's properties. Raises: ConfigurationError.
+
+        A sealed worker holds the watermark until its shards are taken: the tracker timeout must be longer than that (E8).
+        """
+        duration_ms, timeout_ms = properties.value(LEASE_DURATION), properties.value(TRACKER_TIMEOUT)
+        if TRACKER_TIMEOUT.key not in properties:
+            timeout_ms = max(timeout_ms, 3 * duration_ms)
+        if timeout_ms < 2 * duration_ms:
+            valid = f"at least {2 * duration_ms}, twice {LEASE_DURATION.key}"
+            raise ConfigurationError(TRACKER_TIMEOUT.key, timeout_ms, valid)
+        return cls(tracker_timeout=timeout_ms / 1000, shards_per_part=shards_per_part, **values_of(cls, properties))
 
     @property
     def interval(self) -> float:

@@ -1,6 +1,6 @@
 """LeaseTaker: takes free shards for this worker: prepares their positions, then writes the table (E3, E5).
 
-Which ones is decided in `planning/lease_balance.py`.
+Which ones is decided in `planning/group_view.py`.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,6 @@ from .heartbeat import Heartbeat
 from .lease_settings import LeaseSettings
 from .owned_leases import OwnedLeases
 from .planning.group_view import GroupView
-from .planning.lease_balance import shards_to_take
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
 from .position_store import PositionStore
@@ -62,7 +61,7 @@ class LeaseTaker:
         """
         again = self._owned.prepared_at(view.table.version)
         self._observe_free(view)
-        wanted = shards_to_take(self._worker, plan, self.free_seconds, self._patience) - again.keys()
+        wanted = view.shards_to_take(self._worker, plan, self.free_seconds, self._patience) - again.keys()
         if not wanted and not again:
             return False
         table = await self._cache.read()

@@ -9,9 +9,9 @@ from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
-from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER, TRACKER_TIMEOUT
+from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
@@ -39,7 +39,8 @@ def elastic_group_of(
         raise ConfigurationError("restore", "an argument", "not given", reason=reason)
     for writing in (sink, dead_letters):
         _check_sink(writing)
-    settings = _settings(properties)
+    is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
+    settings = LeaseSettings.of(properties, DYNAMODB_SHARDS_PER_PART if is_dynamodb else sys.maxsize)
     _check_alignment(properties)
     if store is None:
         raise ConfigurationError(
@@ -53,20 +54,6 @@ def _check_sink(sink: Sink | None) -> None:
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
         reason = f"{type(sink).__name__} keeps positions with what it writes, and is no `CommittingSink`"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC for this sink", reason=reason)
-
-
-def _settings(properties: Properties) -> LeaseSettings:
-    """A sealed worker holds the watermark until its shards are taken: the tracker timeout must be longer than that (E8)."""
-    duration_ms, timeout_ms = properties.value(LEASE_DURATION), properties.value(TRACKER_TIMEOUT)
-    if TRACKER_TIMEOUT.key not in properties:
-        timeout_ms = max(timeout_ms, 3 * duration_ms)
-    if timeout_ms < 2 * duration_ms:
-        raise ConfigurationError(
-            TRACKER_TIMEOUT.key, timeout_ms, f"at least {2 * duration_ms}, twice {LEASE_DURATION.key}"
-        )
-    is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
-    shards_per_part = DYNAMODB_SHARDS_PER_PART if is_dynamodb else sys.maxsize
-    return LeaseSettings(duration_ms / 1000, timeout_ms / 1000, shards_per_part)
 
 
 def _check_alignment(properties: Properties) -> None:

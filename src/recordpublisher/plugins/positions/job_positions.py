@@ -20,7 +20,8 @@ from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.password_masking import mask_passwords
-from recordpublisher.publishers.properties.groups.discovery_and_state import LEASE_DURATION, SHARD_ASSIGNMENT, STATE_URI
+from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.properties import Properties
@@ -115,7 +116,7 @@ class JobPositions:
     @property
     def heartbeat_seconds(self) -> float:
         """Between two heartbeats of a worker, at most."""
-        return LeaseSettings(self._properties.value(LEASE_DURATION) / 1000).interval
+        return self._lease_settings.interval
 
     def check_writable(self) -> None:
         """Raises: ConfigurationError when there is no state store to write to."""
@@ -145,9 +146,8 @@ class JobPositions:
         if group is None:
             await self.store(states)
             return
-        settings = LeaseSettings(self._properties.value(LEASE_DURATION) / 1000)
         try:
-            await seal_all_silent(group, settings, SystemClock())
+            await seal_all_silent(group, self._lease_settings, SystemClock())
         except LiveWorkerError as error:
             raise StateError(
                 f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
@@ -172,6 +172,10 @@ class JobPositions:
         """Where a fixed number of subtasks has its positions with the rows. A group begins in its store."""
         is_elastic = self._properties.value(SHARD_ASSIGNMENT) == "ELASTIC"
         return None if is_elastic else entries_of(self._sink)
+
+    @property
+    def _lease_settings(self) -> LeaseSettings:
+        return LeaseSettings(**values_of(LeaseSettings, self._properties))
 
     async def _group(self) -> GroupStore | None:
         store = None if self._is_missing_folder() else self._opened_store()

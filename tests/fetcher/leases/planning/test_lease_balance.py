@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordpublisher.fetcher.leases.planning.lease_balance import MIN_DIFFERENCE, balanced_owners, shards_to_take
+from recordpublisher.fetcher.leases.planning.lease_balance import MIN_DIFFERENCE, balanced_owners
 from recordpublisher.fetcher.leases.planning.shard_loads import MAX_LEVEL, LoadLevels, next_level, weight
 
 WORKERS = ["a", "b", "c", "d", "e", "f"]
@@ -136,8 +136,3 @@ def test_a_shard_keeps_the_level_of_its_owner_before_until_it_was_measured():
     assert levels.state(["heavy", "light"], {}) == {"heavy": 18}
     assert levels.state(["heavy", "light"], {"heavy": 60_000.0, "light": 500.0}) == {"heavy": 18}
     assert levels.state(["light"], {"light": 50_000.0}) == {"light": 18}
-
-
-def test_a_free_shard_is_taken_by_its_planned_worker_at_once_and_by_anybody_when_patience_is_over():
-    plan, free_seconds = {"mine": "a", "theirs": "b", "left": "b"}, {"mine": 0.0, "theirs": 40.0, "left": 40.1}
-    assert shards_to_take("a", plan, free_seconds, patience=40) == {"mine", "left"}

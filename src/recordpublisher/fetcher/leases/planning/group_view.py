@@ -61,6 +61,12 @@ class GroupView:
                 owners[shard] = lease.owner
         return balanced_owners(owners, {shard: weight(self.load_level(shard)) for shard in owners}, members)
 
+    def shards_to_take(
+        self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], patience: float
+    ) -> set[str]:
+        """The free shards that `worker` may take: those that the plan gives it, and those that nobody took for longer than `patience`."""
+        return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
+
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
         """The shards, by worker, that it should have given up and has not, although it sends heartbeats (E5).
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from recordpublisher.fetcher.coordination.active_minimum import lowest_active
+from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskStatus
 from recordpublisher.fetcher.watermark_functions import raised
 
 from ..documents.position_part import StoredPosition
@@ -17,12 +19,9 @@ class ShardWatermark(NamedTuple):
 
 
 def lowest_watermark(shards: Iterable[ShardWatermark]) -> ShardWatermark:
-    """The lowest of those that are not idle; idle if all are, or there are none. `ActiveMinimum.status` says the same of changing ones."""
-    active = [shard.value for shard in shards if not shard.is_idle]
-    if not active:
-        return ShardWatermark(None, is_idle=True)
-    known = [value for value in active if value is not None]
-    return ShardWatermark(min(known) if len(known) == len(active) else None)
+    """The lowest of those that are not idle; idle if all are, or there are none."""
+    status, value = lowest_active(shard.value for shard in shards if not shard.is_idle)
+    return ShardWatermark(value, status is SubtaskStatus.IDLE)
 
 
 class WorkerWatermark:

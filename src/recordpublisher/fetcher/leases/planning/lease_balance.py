@@ -1,4 +1,4 @@
-"""Which worker should have each shard, and which free ones a worker takes (E6). Pure: the same documents give all workers the same plan."""
+"""Which worker should have each shard (E6). Pure: the same documents give all workers the same plan."""
 
 import heapq
 from collections.abc import Collection, Mapping
@@ -30,13 +30,6 @@ def balanced_owners(
         weight, giver, receiver = move
         plan.give(plan.take_back(weight, giver), weight, receiver)
     return plan.owners
-
-
-def shards_to_take(
-    worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], patience: float
-) -> set[str]:
-    """The free shards that `worker` takes: those that the plan gives it, and those that nobody took for longer than `patience`."""
-    return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
 
 class _Plan:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recordpublisher.fetcher import watermark_functions
-from recordpublisher.fetcher.coordination.active_minimum import ActiveMinimum
+from recordpublisher.fetcher.coordination.active_minimum import lowest_active
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER_TIMEOUT
@@ -74,10 +74,8 @@ def next_global_watermark(
 
     It stays at `current` while an active shard has no watermark yet (W2), and when no shard is active.
     """
-    minimum: ActiveMinimum[str] = ActiveMinimum()
-    for key, entry in shards.items():
-        minimum.set(key, is_active(entry, shards, alignment, now_ms), entry.alignment_watermark)
-    return watermark_functions.raised(current, minimum.status()[1])
+    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
+    return watermark_functions.raised(current, lowest_active(entry.alignment_watermark for entry in active)[1])
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
