@@ -2,8 +2,7 @@
 
 `leased_shards.py` begins and stops shards while the fetcher runs, `worker_lives.py` takes part in the group of processes.
 
-A property of a worker that others plan with goes from `publishers/properties/groups/` through `plugins/host/elastic_group.py`,
-`worker_lives.py` and `fetcher/leases/worker.py` into `fetcher/leases/documents/worker_record.py`; the plan reads it in
-`fetcher/leases/planning/group_view.py` and `fetcher/leases/planning/lease_balance.py`, and people see it by
-`plugins/groups/group_status.py` and `cli/job_commands/group.py`.
+A property of a worker that others plan with goes from `publishers/properties/groups/` into `fetcher/leases/lease_settings.py`, and from
+there by `fetcher/leases/worker.py` into `fetcher/leases/documents/worker_record.py`. The plan, and which free shards a worker may take,
+is in `fetcher/leases/planning/group_view.py`; people see it by `plugins/groups/group_status.py` and `cli/job_commands/group.py`.
 """

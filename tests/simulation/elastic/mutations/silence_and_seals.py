@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from recordpublisher.fetcher.leases import group_observer as observer_module
 from recordpublisher.fetcher.leases import worker as worker_module
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
@@ -54,7 +56,7 @@ def joiners_begin_anew() -> Patches:
     """E8: a worker does not go on from the highest value that others know."""
 
     def own_view_only(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-        records = {name: replace(record, group_watermark=None) for name, record in view.records.items()}
+        records = {name: msgspec.structs.replace(record, group_watermark=None) for name, record in view.records.items()}
         return group_watermark(replace(view, records=records), None, excluded)
 
     return [(worker_module, "group_watermark", own_view_only)]
