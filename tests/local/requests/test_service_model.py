@@ -7,20 +7,15 @@ import pytest
 from msgspec import inspect
 
 from recordpublisher.local.http.api_requests import KNOWN
-from recordpublisher.local.requests import channels, consumers, queues, records, settings, streams
-from recordpublisher.local.requests.fields import Request
+from recordpublisher.local.operations import table
+from recordpublisher.local.requests.consumers import SubscribeToShard
 
 from processes.command_line import ROOT
 from servers.sdk.service_model import installed_model, stored_model
 
 MODEL = stored_model()
 SHAPES = MODEL["shapes"]
-INPUTS = {
-    name: kind
-    for module in (channels, consumers, queues, records, settings, streams)
-    for name, kind in vars(module).items()
-    if isinstance(kind, type) and issubclass(kind, Request)
-}
+INPUTS = {**table.INPUTS, "SubscribeToShard": SubscribeToShard}
 NOT_READ = {"StreamId", "StreamCreationTimestamp"}
 """Fields that requests may have and the endpoint ignores."""
 KNOWN_DIFFERENCES = {

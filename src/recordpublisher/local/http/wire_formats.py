@@ -1,9 +1,87 @@
-"""The formats of bodies on the wire. Operations know JSON; others are converted at the edge."""
+"""The formats of bodies on the wire: JSON, which operations know, and CBOR 1.1, which the AWS SDKs for Java speak by default."""
 
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
 
-from . import cbor
+import msgspec
+
+from recordpublisher.extras import install_command
+
+from .. import event_stream
+from ..api_errors import ApiError
+
+CBOR_TYPE = "application/x-amz-cbor-1.1"
+TIMESTAMP_TAG = 1
+"""Of whole milliseconds since the epoch, not of seconds as in RFC 8949 (aws-sdk-java-v2 issue 4661)."""
+REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
+"""Those that cbor2 knows beside it: by references to shared values a body of 288 bytes becomes 790 MB."""
+TIMESTAMPS = frozenset(
+    (
+        "ApproximateArrivalTimestamp", "ChannelCreationTimestamp", "ConsumerCreationTimestamp", "EarliestAllowedEndAt",
+        "FirstReceiveTimestamp", "QueueCreationTimestamp", "StartedAt", "StreamCreationTimestamp", "Timestamp",
+    )
+)  # fmt: skip
+BLOBS = frozenset(("Data",))
+MISSING = f"CBOR needs the extra local: {install_command('local')}. Or turn it off: aws.cborEnabled=false in Java"
+
+
+def has_cbor() -> bool:
+    """Whether the extra that CBOR needs is installed."""
+    return find_spec("cbor2") is not None
+
+
+def _json_of_cbor(body: bytes) -> bytes:
+    """Return a request's body in JSON. Raises: ApiError when it is no CBOR."""
+    import cbor2
+
+    if not body:
+        return body
+    decoders = {**dict.fromkeys(REFUSED_TAGS, _refuse_tag), TIMESTAMP_TAG: lambda value, _: value / 1000}
+    try:
+        decoded = cbor2.loads(body, tag_hook=_refuse_tag, semantic_decoders=decoders)
+        return msgspec.json.encode(decoded)  # bytes become base64 text
+    except (cbor2.CBORDecodeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise ApiError("SerializationException", f"The body is not CBOR: {error}") from error
+
+
+def _refuse_tag(*_: Any) -> Any:
+    raise ValueError(f"the service knows no tag but {TIMESTAMP_TAG}")
+
+
+def _cbor_of_json(body: bytes) -> bytes:
+    """Return a response's body in CBOR. One without output stays empty, and one that a fault has cut stays as it is."""
+    import cbor2
+
+    try:
+        return cbor2.dumps(_with_cbor_types(msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        return body
+
+
+def _cbor_frame(frame: bytes) -> bytes:
+    """Return a frame with its payload in CBOR. One that a fault has damaged stays as it is."""
+    parsed = event_stream.parse(frame)
+    if parsed is None:
+        return frame
+    headers, payload = parsed
+    return event_stream.frame(_cbor_of_json(payload), *{**headers, ":content-type": CBOR_TYPE}.items())
+
+
+def _with_cbor_types(value: Any, name: str = "") -> Any:
+    import cbor2
+
+    if isinstance(value, dict):
+        return {key: _with_cbor_types(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_cbor_types(each, name) for each in value]
+    if name in BLOBS:
+        return b64decode(value)
+    if name in TIMESTAMPS:
+        return cbor2.CBORTag(TIMESTAMP_TAG, round(value * 1000))
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +99,13 @@ def _same(body: bytes) -> bytes:
 
 
 JSON = WireFormat("application/x-amz-json-1.1", _same, _same, _same)
-CBOR = WireFormat(cbor.CONTENT_TYPE, cbor.to_json, cbor.from_json, cbor.frame_from_json)
-
-
-def has_cbor() -> bool:
-    """Whether the extra that CBOR needs is installed."""
-    return cbor.is_installed()
+CBOR = WireFormat(CBOR_TYPE, _json_of_cbor, _cbor_of_json, _cbor_frame)
 
 
 def format_of(content_type: str) -> WireFormat:
     """Return the format that a request is in; the response is in the same. Raises: ApiError for CBOR without its extra."""
-    if content_type.partition(";")[0].strip().lower() != cbor.CONTENT_TYPE:
+    if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
-    cbor.require_cbor()
+    if not has_cbor():
+        raise ApiError("SerializationException", MISSING)
     return CBOR

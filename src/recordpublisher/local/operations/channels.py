@@ -8,6 +8,7 @@ import msgspec
 from ..api_errors import invalid_argument
 from ..queues.attached import Attached
 from ..requests import channels as requests
+from ..requests.queues import ListAttached
 from ..streams.account import Account
 from .attached import identity, on_demand_stream, page_of, stream_of
 
@@ -32,12 +33,12 @@ def create_channel(account: Account, request: requests.CreateChannel) -> object:
     return {"ChannelDescription": _description(account, channel)}
 
 
-def describe_channel(account: Account, request: requests.DescribeChannel) -> object:
+def describe_channel(account: Account, request: requests.ChannelRequest) -> object:
     """Describe a channel."""
     return {"ChannelDescription": _description(account, account.channels.find(request.channel_arn))}
 
 
-def list_channels(account: Account, request: requests.ListChannels) -> object:
+def list_channels(account: Account, request: ListAttached) -> object:
     """List the channels by name, page by page."""
     return page_of(account, account.channels, request, partial(_summary, account), "ChannelSummaries")
 
@@ -58,7 +59,7 @@ def update_channel(account: Account, request: requests.UpdateChannel) -> object:
     return {"ChannelDescription": _description(account, channel)}
 
 
-def delete_channel(account: Account, request: requests.DeleteChannel) -> None:
+def delete_channel(account: Account, request: requests.ChannelRequest) -> None:
     """Begin to delete a channel."""
     channel = account.channels.find(request.channel_arn)
     if channel.busy_status != "DELETING":

@@ -16,7 +16,7 @@ class ConsumerPage(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     after: str
 
 
-def register(account: Account, request: requests.RegisterStreamConsumer) -> object:
+def register_stream_consumer(account: Account, request: requests.RegisterStreamConsumer) -> object:
     """Register a consumer; it is ACTIVE after the set delay."""
     stream = account.find_usable(arn=request.stream_arn)
     queue_count, is_advantage = len(account.queues.all(stream)), account.is_advantage(stream)
@@ -24,14 +24,14 @@ def register(account: Account, request: requests.RegisterStreamConsumer) -> obje
     return {"Consumer": consumer.describe(account.clock.now_ms())}
 
 
-def describe(account: Account, request: requests.DescribeStreamConsumer) -> object:
+def describe_stream_consumer(account: Account, request: requests.ConsumerRequest) -> object:
     """Describe a consumer named by ARN, or by stream and name."""
     stream, consumer = find_consumer(account, request)
     described = consumer.describe(account.clock.now_ms())
     return {"ConsumerDescription": {**described, "StreamARN": stream.arn}}
 
 
-def list_consumers(account: Account, request: requests.ListStreamConsumers) -> object:
+def list_stream_consumers(account: Account, request: requests.ListStreamConsumers) -> object:
     """List a stream's consumers by name, page by page."""
     stream = account.find_usable(arn=request.stream_arn)
     after = _after(account, stream, request.next_token)
@@ -43,7 +43,7 @@ def list_consumers(account: Account, request: requests.ListStreamConsumers) -> o
     return response
 
 
-def deregister(account: Account, request: requests.DeregisterStreamConsumer) -> None:
+def deregister_stream_consumer(account: Account, request: requests.ConsumerRequest) -> None:
     """Begin to remove a consumer; its subscriptions end at once."""
     stream, consumer = find_consumer(account, request)
     stream.consumers.deregister(consumer)

@@ -37,12 +37,12 @@ def create_queue(account: Account, request: requests.CreateQueue) -> object:
     return _described(account, queue)
 
 
-def describe_queue(account: Account, request: requests.DescribeQueue) -> object:
+def describe_queue(account: Account, request: requests.QueueRequest) -> object:
     """Describe a queue."""
     return _described(account, account.queues.find(request.queue_arn))
 
 
-def list_queues(account: Account, request: requests.ListQueues) -> object:
+def list_queues(account: Account, request: requests.ListAttached) -> object:
     """List the queues by name, page by page."""
     return page_of(account, account.queues, request, partial(_summary, account), "QueueSummaries")
 
@@ -59,7 +59,7 @@ def update_queue(account: Account, request: requests.UpdateQueue) -> object:
     return _described(account, queue)
 
 
-def delete_queue(account: Account, request: requests.DeleteQueue) -> None:
+def delete_queue(account: Account, request: requests.QueueRequest) -> None:
     """Begin to delete a queue; it delivers nothing more."""
     queue = account.queues.find(request.queue_arn)
     if queue.busy_status != "DELETING":
@@ -67,17 +67,17 @@ def delete_queue(account: Account, request: requests.DeleteQueue) -> None:
     queue.notify()
 
 
-def receive(account: Account, request: requests.ReceiveQueueRecords) -> bytes:
+def receive_queue_records(account: Account, request: requests.Receive) -> bytes:
     """Receive what is visible now; the dispatcher repeats the call until the wait is over."""
     return _receive(account, request, dead=False)
 
 
-def receive_dead_letters(account: Account, request: requests.ReceiveDeadLetterQueueRecords) -> bytes:
+def receive_dead_letter_queue_records(account: Account, request: requests.Receive) -> bytes:
     """The same of dead letters."""
     return _receive(account, request, dead=True)
 
 
-def acknowledge(account: Account, request: requests.AcknowledgeQueueRecords) -> object:
+def acknowledge_queue_records(account: Account, request: requests.OfReceipts) -> object:
     """Deliver records no more. A fault (`redeliver`) lets a record come back although the response says that it was acknowledged."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
@@ -86,31 +86,35 @@ def acknowledge(account: Account, request: requests.AcknowledgeQueueRecords) -> 
         else:
             queue.deliveries.acknowledge(delivery)
 
-    return _each(account, request, act, dead=False)
+    return _each("AcknowledgeQueueRecords", account, request, act, dead=False)
 
 
-def acknowledge_dead_letters(account: Account, request: requests.AcknowledgeDeadLetterQueueRecords) -> object:
+def acknowledge_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
     """Discard dead letters."""
-    return _each(account, request, lambda queue, delivery, _: queue.deliveries.acknowledge(delivery), dead=True)
+
+    def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
+        queue.deliveries.acknowledge(delivery)
+
+    return _each("AcknowledgeDeadLetterQueueRecords", account, request, act, dead=True)
 
 
-def restore_dead_letters(account: Account, request: requests.RestoreDeadLetterQueueRecords) -> object:
+def restore_dead_letter_queue_records(account: Account, request: requests.OfReceipts) -> object:
     """Let dead letters be received again, as often as at first."""
 
     def act(queue: Queue, delivery: Delivery, _: requests.ReceiptEntry) -> None:
         queue.deliveries.release(delivery, account.clock.now_ms(), 0)
 
-    return _each(account, request, act, dead=True)
+    return _each("RestoreDeadLetterQueueRecords", account, request, act, dead=True)
 
 
-def update_visibility(account: Account, request: requests.UpdateQueueRecordsVisibility) -> object:
+def update_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
     """Let records be in flight for so long from now on; 0 makes them visible."""
-    return _each(account, request, partial(_hide, account), dead=False)
+    return _each("UpdateQueueRecordsVisibility", account, request, partial(_hide, account), dead=False)
 
 
-def update_dead_letter_visibility(account: Account, request: requests.UpdateDeadLetterQueueRecordsVisibility) -> object:
+def update_dead_letter_queue_records_visibility(account: Account, request: requests.OfVisibility) -> object:
     """The same of dead letters."""
-    return _each(account, request, partial(_hide, account), dead=True)
+    return _each("UpdateDeadLetterQueueRecordsVisibility", account, request, partial(_hide, account), dead=True)
 
 
 def _hide(account: Account, queue: Queue, delivery: Delivery, entry: requests.VisibilityEntry) -> None:
@@ -139,7 +143,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 
 
 def _each(
-    account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
+    operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
     """Do something with the record of each handle; one that fails does not keep the others from it."""
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
@@ -147,7 +151,7 @@ def _each(
     for entry in request.entries:
         result = {"ReceiptHandle": entry.receipt_handle}
         try:
-            account.faults.check_entry(type(request).__name__)
+            account.faults.check_entry(operation)
             handle = account.tokens.open(entry.receipt_handle, ReceiptHandle)
             act(queue, queue.find(handle, account.clock.now_ms(), dead=dead), entry)
             successful.append(result)

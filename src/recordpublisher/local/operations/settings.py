@@ -9,6 +9,7 @@ from recordpublisher.publishers.undecodable import UNDECODABLE
 from ..api_errors import in_use, invalid_argument, not_found
 from ..queues.attached import Attached
 from ..requests import settings as requests
+from ..requests.fields import Request
 from ..streams.account import Account
 from ..streams.consumers import Consumer
 from ..streams.stream import Stream
@@ -16,7 +17,7 @@ from ..streams.stream import Stream
 METRICS = tuple(name for name in get_args(requests.ShardMetric) if name != "ALL")
 
 
-def start_encryption(account: Account, request: requests.StartStreamEncryption) -> None:
+def start_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
     """Name the key of a stream; nothing is encrypted in memory."""
     if request.encryption_type != "KMS":
         raise invalid_argument(f"EncryptionType {request.encryption_type} cannot be started: only KMS.")
@@ -24,18 +25,18 @@ def start_encryption(account: Account, request: requests.StartStreamEncryption) 
     stream.encryption_key = request.key_id
 
 
-def stop_encryption(account: Account, request: requests.StopStreamEncryption) -> None:
+def stop_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
     """Forget the key of a stream."""
     stream = _active(account, request)
     stream.encryption_key = None
 
 
-def enable_monitoring(account: Account, request: requests.EnableEnhancedMonitoring) -> object:
+def enable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
     """Add metrics of shards; none are collected here."""
     return _change_monitoring(account, request, adds=True)
 
 
-def disable_monitoring(account: Account, request: requests.DisableEnhancedMonitoring) -> object:
+def disable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
     """Remove metrics of shards."""
     return _change_monitoring(account, request, adds=False)
 
@@ -61,7 +62,7 @@ def update_stream_mode(account: Account, request: requests.UpdateStreamMode) -> 
         stream.distribution = "USER_PARTITION_KEY"
 
 
-def update_warm_throughput(account: Account, request: requests.UpdateStreamWarmThroughput) -> object:
+def update_stream_warm_throughput(account: Account, request: requests.UpdateStreamWarmThroughput) -> object:
     """Change the warm throughput of an on-demand stream, at once."""
     stream = account.find(request.stream_name, request.stream_arn)
     _check_warm_throughput(stream, stream.mode, request.warm_throughput)
@@ -131,7 +132,7 @@ def untag_resource(account: Account, request: requests.UntagResource) -> None:
     find_resource(account, request.resource_arn).tags.remove(request.tag_keys)
 
 
-def list_tags_for_resource(account: Account, request: requests.ListTagsForResource) -> object:
+def list_tags_for_resource(account: Account, request: requests.ResourceRequest) -> object:
     """List the tags of a stream or consumer."""
     return {"Tags": find_resource(account, request.resource_arn).tags.describe()}
 
@@ -161,12 +162,12 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
     find_resource(account, request.resource_arn).policy = request.policy
 
 
-def get_resource_policy(account: Account, request: requests.GetResourcePolicy) -> object:
+def get_resource_policy(account: Account, request: requests.ResourceRequest) -> object:
     """Show the policy of a stream or consumer; an empty one when there is none (recorded from AWS by LocalStack's tests, August 2025)."""
     return {"Policy": find_resource(account, request.resource_arn).policy or "{}"}
 
 
-def delete_resource_policy(account: Account, request: requests.DeleteResourcePolicy) -> None:
+def delete_resource_policy(account: Account, request: requests.ResourceRequest) -> None:
     """Remove the policy of a stream or consumer."""
     resource = find_resource(account, request.resource_arn)
     if resource.policy is None:
@@ -181,7 +182,7 @@ COMMITMENT_MS = 24 * 3_600_000
 """A commitment lasts for a day at least."""
 
 
-def describe_limits(account: Account, request: requests.DescribeLimits) -> object:
+def describe_limits(account: Account, request: Request) -> object:
     """Show how many shards there are and could be."""
     streams = account.streams().values()
     return {
@@ -192,7 +193,7 @@ def describe_limits(account: Account, request: requests.DescribeLimits) -> objec
     }
 
 
-def describe_account_settings(account: Account, request: requests.DescribeAccountSettings) -> object:
+def describe_account_settings(account: Account, request: Request) -> object:
     """Show whether the account has committed itself to a minimum of throughput."""
     if account.committed_ms is None:
         return {"MinimumThroughputBillingCommitment": {"Status": "DISABLED"}}
@@ -205,4 +206,4 @@ def update_account_settings(account: Account, request: requests.UpdateAccountSet
     """Begin or end the commitment; an end before its day is over is not refused here."""
     is_enabled = request.minimum_throughput_billing_commitment.status == "ENABLED"
     account.committed_ms = (account.committed_ms or account.clock.now_ms()) if is_enabled else None
-    return describe_account_settings(account, requests.DescribeAccountSettings())
+    return describe_account_settings(account, Request())

@@ -6,6 +6,7 @@ import msgspec
 
 from ..api_errors import ApiError, in_use, invalid_argument
 from ..requests import streams as requests
+from ..requests.fields import StreamRequest
 from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
@@ -57,7 +58,7 @@ def describe_stream(account: Account, request: requests.DescribeStream) -> objec
     return {"StreamDescription": described}
 
 
-def describe_stream_summary(account: Account, request: requests.DescribeStreamSummary) -> object:
+def describe_stream_summary(account: Account, request: StreamRequest) -> object:
     """Describe a stream without its shards."""
     stream = account.find(request.stream_name, request.stream_arn)
     counts = {
@@ -88,7 +89,7 @@ def list_streams(account: Account, request: requests.ListStreams) -> object:
     return {"StreamNames": found, "HasMoreStreams": more, "StreamSummaries": summaries, **token}
 
 
-def increase_retention(account: Account, request: requests.IncreaseStreamRetentionPeriod) -> None:
+def increase_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
     """Keep records longer, from now on."""
     stream, hours = _for_retention(account, request)
     if hours < stream.retention_hours:
@@ -97,7 +98,7 @@ def increase_retention(account: Account, request: requests.IncreaseStreamRetenti
     stream.retention_hours = hours
 
 
-def decrease_retention(account: Account, request: requests.DecreaseStreamRetentionPeriod) -> None:
+def decrease_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
     """Keep records for a shorter time: older ones are gone at once."""
     stream, hours = _for_retention(account, request)
     if hours > stream.retention_hours:
@@ -106,7 +107,9 @@ def decrease_retention(account: Account, request: requests.DecreaseStreamRetenti
     stream.retention_hours = hours
 
 
-def update_record_distribution(account: Account, request: requests.UpdateStreamRecordDistributionStrategy) -> None:
+def update_stream_record_distribution_strategy(
+    account: Account, request: requests.UpdateStreamRecordDistributionStrategy
+) -> None:
     """Let keys decide the shard of new records, or not (AUTO): at once, and without a state of its own."""
     stream = account.find(None, request.stream_arn)
     _check_distribution(stream.name, stream.mode, request.record_distribution_strategy)

@@ -1,4 +1,4 @@
-"""The table of operations: the API's name and the function that carries it out."""
+"""The table of operations: each is carried out by the function of its name, whose `request` is its input."""
 
 import re
 from collections.abc import Callable
@@ -52,28 +52,32 @@ def decoder(kind: type[R]) -> Callable[[bytes], R]:
     return checked
 
 
-def _table(*functions: Callable[[Account, Any], object]) -> dict[str, Operation]:
-    """Each operation has the name of its input."""
-    inputs = [(get_annotations(function, eval_str=True)["request"], function) for function in functions]
-    return {kind.__name__: _operation(kind, function) for kind, function in inputs}
-
-
-OPERATIONS = _table(
+FUNCTIONS: tuple[Callable[[Account, Any], object], ...] = (
     streams.create_stream, streams.delete_stream, streams.describe_stream, streams.describe_stream_summary,
-    streams.list_streams, streams.increase_retention, streams.decrease_retention, streams.update_record_distribution,
+    streams.list_streams, streams.increase_stream_retention_period, streams.decrease_stream_retention_period,
+    streams.update_stream_record_distribution_strategy,
     shards.list_shards, shards.split_shard, shards.merge_shards, shards.update_shard_count,
     put_records.put_record, put_records.put_records,
     reading.get_shard_iterator, reading.get_records,
-    consumers.register, consumers.describe, consumers.list_consumers, consumers.deregister,
+    consumers.register_stream_consumer, consumers.describe_stream_consumer, consumers.list_stream_consumers,
+    consumers.deregister_stream_consumer,
     settings.tag_resource, settings.untag_resource, settings.list_tags_for_resource, settings.add_tags_to_stream,
     settings.remove_tags_from_stream, settings.list_tags_for_stream, settings.put_resource_policy,
-    settings.get_resource_policy, settings.delete_resource_policy, settings.start_encryption,
-    settings.stop_encryption, settings.enable_monitoring, settings.disable_monitoring,
-    settings.update_max_record_size, settings.update_stream_mode, settings.update_warm_throughput,
+    settings.get_resource_policy, settings.delete_resource_policy, settings.start_stream_encryption,
+    settings.stop_stream_encryption, settings.enable_enhanced_monitoring, settings.disable_enhanced_monitoring,
+    settings.update_max_record_size, settings.update_stream_mode, settings.update_stream_warm_throughput,
     settings.describe_limits, settings.describe_account_settings, settings.update_account_settings,
     queues.create_queue, queues.describe_queue, queues.list_queues, queues.update_queue, queues.delete_queue,
-    queues.receive, queues.receive_dead_letters, queues.acknowledge, queues.acknowledge_dead_letters,
-    queues.restore_dead_letters, queues.update_visibility, queues.update_dead_letter_visibility,
+    queues.receive_queue_records, queues.receive_dead_letter_queue_records, queues.acknowledge_queue_records,
+    queues.acknowledge_dead_letter_queue_records, queues.restore_dead_letter_queue_records,
+    queues.update_queue_records_visibility, queues.update_dead_letter_queue_records_visibility,
     channels.create_channel, channels.describe_channel, channels.list_channels, channels.update_channel,
     channels.delete_channel,
 )  # fmt: skip
+INPUTS: dict[str, type[Request]] = {
+    function.__name__.title().replace("_", ""): get_annotations(function, eval_str=True)["request"]
+    for function in FUNCTIONS
+}
+OPERATIONS = {
+    name: _operation(kind, function) for (name, kind), function in zip(INPUTS.items(), FUNCTIONS, strict=True)
+}

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta
 
 from .fields import Arn, Name, Request, Tags, text
-from .queues import ListAttached
 
 ChannelArn = Annotated[str, text(2048, r"arn:aws.*:kinesis:.*:\d{12}:channel/\S+")]
 RoleArn = Annotated[str, text(512, r"arn:aws[-a-z0-9]*:iam::\d{12}:role/[a-zA-Z_0-9+=,.@\-_/]+")]
@@ -121,12 +120,6 @@ class ChannelRequest(Request, frozen=True):
     channel_arn: ChannelArn = msgspec.field(name="ChannelARN")
 
 
-class DescribeChannel(ChannelRequest, frozen=True): ...
-
-
-class DeleteChannel(ChannelRequest, frozen=True): ...
-
-
 class DestinationUpdate(Request, frozen=True):
     data_freshness_in_seconds: int
 
@@ -135,6 +128,3 @@ class UpdateChannel(ChannelRequest, frozen=True, kw_only=True):
     s3: DestinationUpdate | None = msgspec.field(name="S3DestinationConfiguration", default=None)
     s3_tables: DestinationUpdate | None = msgspec.field(name="S3TablesDestinationConfiguration", default=None)
     logging_configuration: ChannelLoggingConfiguration | None = None
-
-
-class ListChannels(ListAttached, frozen=True): ...

@@ -19,12 +19,6 @@ class ConsumerRequest(Request, frozen=True):
     consumer_arn: Arn | None = msgspec.field(name="ConsumerARN", default=None)
 
 
-class DescribeStreamConsumer(ConsumerRequest, frozen=True): ...
-
-
-class DeregisterStreamConsumer(ConsumerRequest, frozen=True): ...
-
-
 class ListStreamConsumers(Request, frozen=True):
     stream_arn: Arn = msgspec.field(name="StreamARN")
     next_token: Token | None = None

@@ -47,12 +47,6 @@ class QueueRequest(Request, frozen=True):
     queue_arn: QueueArn = msgspec.field(name="QueueARN")
 
 
-class DescribeQueue(QueueRequest, frozen=True): ...
-
-
-class DeleteQueue(QueueRequest, frozen=True): ...
-
-
 class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
     queue_attributes: QueueAttributes
 
@@ -72,21 +66,12 @@ class ListAttached(Request, frozen=True):
     stream_filter: Annotated[list[StreamFilter], Meta(min_length=1, max_length=10_000)] | None = None
 
 
-class ListQueues(ListAttached, frozen=True): ...
-
-
 class Receive(QueueRequest, frozen=True, kw_only=True):
     """A long poll."""
 
     limit: Annotated[int, Meta(ge=1, le=10)] = 10
     wait_time_seconds: Annotated[int, Meta(ge=1, le=20)] = 9
     visibility_timeout_seconds: VisibilityTimeout | None = None
-
-
-class ReceiveQueueRecords(Receive, frozen=True): ...
-
-
-class ReceiveDeadLetterQueueRecords(Receive, frozen=True): ...
 
 
 class ReceiptEntry(Request, frozen=True):
@@ -105,18 +90,3 @@ class OfReceipts(QueueRequest, frozen=True, kw_only=True):
 
 class OfVisibility(QueueRequest, frozen=True, kw_only=True):
     entries: Annotated[list[VisibilityEntry], Meta(min_length=1, max_length=10)]
-
-
-class AcknowledgeQueueRecords(OfReceipts, frozen=True): ...
-
-
-class AcknowledgeDeadLetterQueueRecords(OfReceipts, frozen=True): ...
-
-
-class RestoreDeadLetterQueueRecords(OfReceipts, frozen=True): ...
-
-
-class UpdateQueueRecordsVisibility(OfVisibility, frozen=True): ...
-
-
-class UpdateDeadLetterQueueRecordsVisibility(OfVisibility, frozen=True): ...

@@ -31,9 +31,6 @@ class UntagResource(ResourceRequest, frozen=True, kw_only=True):
     tag_keys: TagKeys
 
 
-class ListTagsForResource(ResourceRequest, frozen=True): ...
-
-
 class AddTagsToStream(StreamRequest, frozen=True, kw_only=True):
     tags: Tags
 
@@ -51,31 +48,13 @@ class PutResourcePolicy(ResourceRequest, frozen=True, kw_only=True):
     policy: str
 
 
-class GetResourcePolicy(ResourceRequest, frozen=True): ...
-
-
-class DeleteResourcePolicy(ResourceRequest, frozen=True): ...
-
-
 class ChangeEncryption(StreamRequest, frozen=True, kw_only=True):
     encryption_type: Literal["NONE", "KMS"]
     key_id: Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
-class StartStreamEncryption(ChangeEncryption, frozen=True, kw_only=True): ...
-
-
-class StopStreamEncryption(ChangeEncryption, frozen=True, kw_only=True): ...
-
-
 class ChangeMonitoring(StreamRequest, frozen=True, kw_only=True):
     shard_level_metrics: Annotated[list[ShardMetric], Meta(min_length=1, max_length=7)]
-
-
-class EnableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True): ...
-
-
-class DisableEnhancedMonitoring(ChangeMonitoring, frozen=True, kw_only=True): ...
 
 
 class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
@@ -99,12 +78,6 @@ class UpdateStreamWarmThroughput(Request, frozen=True, kw_only=True):
     stream_name: Name | None = None
     stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
     warm_throughput: Mebibytes = msgspec.field(name="WarmThroughputMiBps")
-
-
-class DescribeLimits(Request, frozen=True): ...
-
-
-class DescribeAccountSettings(Request, frozen=True): ...
 
 
 class BillingCommitment(Request, frozen=True):

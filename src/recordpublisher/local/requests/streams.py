@@ -44,9 +44,6 @@ class DescribeStream(StreamRequest, frozen=True):
     exclusive_start_shard_id: Name | None = None
 
 
-class DescribeStreamSummary(StreamRequest, frozen=True): ...
-
-
 class ListStreams(Request, frozen=True):
     limit: Count = 100
     exclusive_start_stream_name: Name | None = None
@@ -73,12 +70,6 @@ class ListShards(StreamRequest, frozen=True):
 
 class ChangeRetention(StreamRequest, frozen=True, kw_only=True):
     retention_period_hours: int
-
-
-class IncreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True): ...
-
-
-class DecreaseStreamRetentionPeriod(ChangeRetention, frozen=True, kw_only=True): ...
 
 
 class UpdateStreamRecordDistributionStrategy(Request, frozen=True):

@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.local import event_stream
 from recordpublisher.local.api_errors import ApiError
-from recordpublisher.local.http import cbor
+from recordpublisher.local.http import wire_formats
 
 MILLISECONDS = {1: lambda value, _: ("ms", value)}
 ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/orders"
@@ -92,11 +92,11 @@ def test_events_of_a_subscription_are_in_cbor(endpoint, client, clock):
     response = client.send("SubscribeToShard", body)
     first, second = read_frame(response), read_frame(response)
     assert first == (
-        {":message-type": "event", ":event-type": "initial-response", ":content-type": cbor.CONTENT_TYPE},
+        {":message-type": "event", ":event-type": "initial-response", ":content-type": wire_formats.CBOR_TYPE},
         {},
     )
     headers, event = second
-    assert headers[":content-type"] == cbor.CONTENT_TYPE
+    assert headers[":content-type"] == wire_formats.CBOR_TYPE
     assert event["Records"][0]["Data"] == b"\x00\xff"
     assert event["Records"][0]["ApproximateArrivalTimestamp"] == ("ms", clock.now_ms())
     response.close()
@@ -112,11 +112,11 @@ def read_frame(response):
 def test_a_damaged_frame_stays_damaged():
     frame = event_stream.event("SubscribeToShardEvent", b'{"Records":[{"Data":"AAAA"}]}')
     for damaged in (frame[:-1], frame[:5], event_stream.corrupted(frame), b""):
-        assert cbor.frame_from_json(damaged) == damaged
+        assert wire_formats.CBOR.frame_from_json(damaged) == damaged
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch, client):
-    monkeypatch.setattr(cbor, "find_spec", lambda name: None)
+    monkeypatch.setattr(wire_formats, "find_spec", lambda name: None)
     response = client.send("ListStreams", b"")
     assert response.headers["Content-Type"] == "application/x-amz-json-1.1"
     assert b"[local]'" in response.read()
@@ -150,4 +150,4 @@ def shared(depth):
 )
 def test_no_tag_but_that_of_times_is_decoded(body):
     with pytest.raises(ApiError, match="not CBOR"):
-        cbor.to_json(body)
+        wire_formats.CBOR.to_json(body)
