@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import secrets
+import signal
+import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from recordpublisher.demo.processes import ChildProcess, free_port, wait_for_port
+from recordpublisher.demo.processes import ChildProcess
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .results.event_log import EventLog
@@ -24,6 +28,22 @@ class ReplayFailedError(RecordPublisherError):
     """The replay could not be run to its end."""
 
 
+class PausableProcess(ChildProcess):
+    """A process that can also be paused, and stopped by SIGTERM."""
+
+    def pause(self) -> None:
+        """Send SIGSTOP: it does not run until `resume`."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT: it runs again."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.process.terminate()
+
+
 class ReplayProcesses:
     """Owns the processes. Everything listens on this machine only."""
 
@@ -33,7 +53,7 @@ class ReplayProcesses:
         self._tracker = tracker
         self._timeout_ms = timeout_ms
         self._stack = ExitStack()
-        self.subtasks: list[ChildProcess] = []
+        self.subtasks: list[PausableProcess] = []
         self.log = EventLog()
 
     def __enter__(self) -> Self:
@@ -117,7 +137,25 @@ class ReplayProcesses:
         if not wait_for_port(port, process, START_SECONDS):
             raise ReplayFailedError(f"the {name} did not start:\n{process.log_tail()}")
 
-    def _start(self, module: str, arguments: list[str], name: str) -> ChildProcess:
-        process = ChildProcess(module, arguments, self._folder / f"{name}.log")
+    def _start(self, module: str, arguments: list[str], name: str) -> PausableProcess:
+        process = PausableProcess(module, arguments, self._folder / f"{name}.log")
         self._stack.callback(process.kill)
         return process
+
+
+def free_port() -> int:
+    """A free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, process: ChildProcess, seconds: float = 20.0) -> bool:
+    """Wait until the port accepts connections. False when the time is up or the process has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not process.has_ended:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.05)
+    return False

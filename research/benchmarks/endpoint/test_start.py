@@ -8,9 +8,8 @@ from http.client import HTTPConnection
 
 import pytest
 
-from recordpublisher.demo.processes import free_port
-
 from benchmarks.figures.table import Row
+from outage.processes import free_port
 
 pytestmark = pytest.mark.benchmark
 STARTS, GOAL_SECONDS = 11, 0.5

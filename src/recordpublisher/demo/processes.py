@@ -1,15 +1,13 @@
-"""ChildProcess: a process of the demo. Its JSON lines are read; it can be paused, stopped and killed."""
+"""ChildProcess: a process of the demo. Its JSON lines are read; it can be killed."""
 
 import contextlib
 import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,18 +71,6 @@ class ChildProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def pause(self) -> None:
-        """Send SIGSTOP: it does not run until `resume`."""
-        os.killpg(self.process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Send SIGCONT: it runs again."""
-        os.killpg(self.process.pid, signal.SIGCONT)
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self.process.terminate()
-
     def wait_or_kill(self, seconds: float) -> None:
         """Wait for it to end by itself; kill it after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -97,21 +83,3 @@ class ChildProcess:
             for line in self.process.stdout:
                 self._lines.put(line)
                 transcript.write(line)
-
-
-def free_port() -> int:
-    """A free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, process: ChildProcess, seconds: float = 20.0) -> bool:
-    """Wait until the port accepts connections. False when the time is up or the process has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not process.has_ended:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-        time.sleep(0.05)
-    return False

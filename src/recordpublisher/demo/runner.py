@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.errors import RecordPublisherError
 
 from .display import DemoProgress, ProgressDisplay
-from .processes import ChildProcess, free_port, wait_for_port
+from .processes import ChildProcess
 from .requirements import check_java, check_packages
 from .result_checks import CheckResult, check_results
 from .schedule import DAY_MS, SHARDS
@@ -45,23 +46,12 @@ def run_demo(config: DemoConfig) -> list[CheckResult]:
         progress, title = DemoProgress(TOTAL), f"{TOTAL:,} flights through {config.publisher}"
         display = stack.enter_context(ProgressDisplay(progress, title))
         display.print_line(f"{title}: the endpoint, the producer and the Spark job start")
-        url = _endpoint(folder, stack)
-        runner = DemoRunner(config, folder, url, progress, display)
+        endpoint = stack.enter_context(serve_in_thread(streams={STREAM: SHARDS}))
+        runner = DemoRunner(config, folder, endpoint.url, progress, display)
         stack.callback(runner.stop)
         runner.run()
         display.print_line("all rows have arrived; reading them back")
         return check_results(progress, folder, LOOKAHEAD_DAYS * DAY_MS + OUT_OF_ORDERNESS_MS)
-
-
-def _endpoint(folder: Path, stack: ExitStack) -> str:
-    """Start `recordpublisher local`; returns its URL."""
-    port = free_port()
-    arguments = ["local", "--port", str(port), "--stream", f"{STREAM}:{SHARDS}"]
-    process = ChildProcess("recordpublisher", arguments, folder / "endpoint.log")
-    stack.callback(process.kill)
-    if not wait_for_port(port, process):
-        raise DemoFailedError(f"the embedded endpoint did not start:\n{process.log_tail()}")
-    return f"http://127.0.0.1:{port}"
 
 
 class DemoRunner:
