@@ -4,6 +4,7 @@
 """
 
 from dataclasses import field, fields
+from enum import Enum
 from typing import Any, TypeVar, overload
 
 from ..retry import RetryPolicy
@@ -11,21 +12,30 @@ from .declaration import Property, PropertyValues
 from .retry_properties import RetryProperties
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 
 
 @overload
 def of_property(declared: Property[T]) -> T: ...
 @overload
 def of_property(declared: Property[int], divisor: int) -> float: ...
-def of_property(declared: Property[Any], divisor: int | None = None) -> Any:
-    """A field of a dataclass with the value of a property; divided, where the class has it in another unit (1000: ms in seconds)."""
+@overload
+def of_property(declared: Property[int | None], divisor: int) -> float | None: ...
+@overload
+def of_property(declared: Property[str], *, kind: type[E]) -> E: ...
+def of_property(declared: Property[Any], divisor: int | None = None, kind: type[Enum] | None = None) -> Any:
+    """A field of a dataclass with the value of a property; divided, where the class has it in another unit (1000: ms in seconds); as the
+    member of an enum that has its name."""
+
+    def made(value: Any) -> Any:
+        if kind is not None:
+            return kind[value]
+        return value if value is None or divisor is None else value / divisor
 
     def read(properties: PropertyValues) -> Any:
-        value = properties.value(declared)
-        return value if divisor is None else value / divisor
+        return made(properties.value(declared))
 
-    default = declared.default if divisor is None else declared.default / divisor
-    return field(default=default, metadata={"read": read, "property": declared})
+    return field(default=made(declared.default), metadata={"read": read, "property": declared})
 
 
 def of_retries(declared: RetryProperties) -> RetryPolicy:

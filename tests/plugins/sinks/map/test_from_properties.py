@@ -6,7 +6,9 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.sinks.map.from_properties import MapSinkFromProperties
+from recordpublisher.plugins.sinks.map.ordering import Ordering
 from recordpublisher.plugins.sinks.map.settings import MapSettings
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 
 from fakes.memory_streams import PROPERTIES, install
 
@@ -50,15 +52,15 @@ def test_every_argument_has_a_property():
         "on.failure": "SKIP",
         "max.bytes": 1024,
     }
-    assert MapSinkFromProperties(properties(**given))._settings == MapSettings.of(
+    assert MapSinkFromProperties(properties(**given))._settings == MapSettings(
         concurrency=3,
-        ordering="NONE",
+        ordering=Ordering.NONE,
         batch_size=5,
         batch_wait=0.25,
         retries=7,
         timeout=1.5,
         max_age=60.0,
-        on_failure="SKIP",
+        on_failure=OnBadRecord.SKIP,
         max_bytes=1024,
     )
 

@@ -19,11 +19,11 @@ from .handled_positions import HandledPositions
 from .handler import handlers_of
 from .handler_tasks import HandlerTasks
 from .job_permission import JobPermission
-from .ordering import ReadyRecords
+from .ordering import Ordering, ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
 from .processing import Processing
 from .running_calls import RunningCalls
-from .settings import MapSettings
+from .settings import MapSettings, member
 from .unhandled_record import UnhandledBatch, UnhandledRecord
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -110,15 +110,15 @@ class MapSink(Sink[V]):
         max_bytes: int = MAX_BYTES,
         clock: Clock | None = None,
     ) -> None:
-        settings = MapSettings.of(
-            ordering=ordering,
-            on_failure=on_failure,
+        settings = MapSettings(
             concurrency=concurrency,
+            ordering=member("ordering", ordering, Ordering),
             batch_size=batch_size,
             batch_wait=batch_wait,
             retries=retries,
             timeout=timeout,
             max_age=max_age,
+            on_failure=member("on_failure", on_failure, OnBadRecord),
             max_bytes=max_bytes,
         )
         clock = clock or SystemClock()
