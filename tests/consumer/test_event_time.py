@@ -31,6 +31,13 @@ def test_a_users_function_wins_over_the_field():
     assert made.timestamps(batch(b"abc", b"")) == [3, 0]
 
 
+@pytest.mark.parametrize(("function", "times"), [(None, [5]), (lambda record: 7, None)])
+def test_only_a_field_gives_the_times_of_payloads_alone(function, times):
+    times_in = timestamp_assigner_for(Properties(FIELD), function).times_in
+    assert (times_in and times_in([b'{"at": 5}'])) == times
+    assert timestamp_assigner_for(Properties(), None).times_in is None
+
+
 @pytest.mark.parametrize(
     ("document", "millis"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from recordpublisher.consumer.event_time import JsonFieldTimestamps, check_times, timestamp_assigner_for
+from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
 from recordpublisher.plugins.deserializers.decompression import decompressor_for
 from recordpublisher.plugins.sinks.files.jsonl import as_json
 from recordpublisher.publishers.errors import ConfigurationError
@@ -35,11 +35,10 @@ class RecordReading:
     def __init__(self, job: Properties) -> None:
         """Raises: ConfigurationError for a compression or an event time that cannot be used."""
         self._decompressor = decompressor_for(job)
-        assigner = timestamp_assigner_for(job, None)
-        self._times = assigner if isinstance(assigner, JsonFieldTimestamps) else None
+        self._times_in = timestamp_assigner_for(job, None).times_in
         unused = (DESERIALIZER, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
         self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
-        self.event_time: Callable[[Record], int] | None = None if self._times is None else self._event_time
+        self.event_time: Callable[[Record], int] | None = None if self._times_in is None else self._event_time
 
     def decompressed(self, record: Record) -> Record:
         """The record with its payload decompressed, if that is possible."""
@@ -52,8 +51,8 @@ class RecordReading:
     def _event_time(self, record: Record) -> int:
         """The job's field, else the arrival."""
         with suppress(ValueError):
-            if self._times is not None:
-                times = self._times.times_in([self.decompressed(record).data])
+            if self._times_in is not None:
+                times = self._times_in([self.decompressed(record).data])
                 check_times(times)
                 return times[0]
         return record.arrival_millis

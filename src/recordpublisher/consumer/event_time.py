@@ -31,12 +31,18 @@ class TimestampAssigner(Protocol):
     Any exception makes the record a poisoned record (S7), and so does a time outside the years 1 to 9999 (W12).
     """
 
+    @property
+    def times_in(self) -> Callable[[Sequence[bytes]], Sequence[int]] | None:
+        """The event time of each payload. None: they are not in payloads alone."""
+
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """One event time for each record."""
 
 
 class ArrivalTimestamps:
     """The approximate time of arrival at the service."""
+
+    times_in = None
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """The arrival of each record."""
@@ -45,6 +51,8 @@ class ArrivalTimestamps:
 
 class FunctionTimestamps:
     """A user's function from a record to epoch ms."""
+
+    times_in = None
 
     def __init__(self, assigner: Callable[[Record], int]) -> None:
         """Raises: ConfigurationError for an async function and a generator."""

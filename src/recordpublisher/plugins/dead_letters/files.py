@@ -7,35 +7,36 @@ from typing import Any
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter, letter_of_line, letter_of_row
 from recordpublisher.fetcher.stored_documents import unreadable
+from recordpublisher.plugins.sinks.files.jsonl import lines_of, write_lines
+from recordpublisher.plugins.sinks.files.sink import FileSink
 from recordpublisher.plugins.sinks.files.staged_files import HIDDEN
-from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync, write_file
+from recordpublisher.plugins.stores.durable_files import make_folder, path_of, sync
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_PATH, PARQUET_PATH
 from recordpublisher.publishers.properties.properties import Properties
 
 from .stored_letters import CHUNK, StoredLetters
 
 Write = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters, by their numbers, to another file."""
-_Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
+Stored = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], Write]
 """What is in a file, how a letter is made of it, and how some of it are written."""
 
 
 class FileLetters(StoredLetters):
     """Owns the file that is replayed, and which of its letters are left."""
 
-    def __init__(self, suffix: str, properties: Properties) -> None:
+    def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
         """A folder that is not there yet has no letters. Raises: ConfigurationError for one whose parent is not there either."""
-        key = JSONL_PATH if suffix == "jsonl" else PARQUET_PATH
-        folder = properties.value(key)
-        if folder is None or not Path(path_of(folder, key.key)).absolute().parent.is_dir():
-            raise ConfigurationError(key.key, folder, "the folder with the dead letters")
-        self._folder = Path(path_of(folder, key.key))
-        self._suffix = suffix
+        folder, key = properties.value(sink.folder), sink.folder.key
+        if folder is None or not Path(path_of(folder, key)).absolute().parent.is_dir():
+            raise ConfigurationError(key, folder, "the folder with the dead letters")
+        self._folder = Path(path_of(folder, key))
+        self._suffix = sink.suffix
+        self._stored_in = stored_in
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """File by file, in the order of their names."""
-        for path in sorted(self._folder.rglob(f"*.{self._suffix}")):
+        for path in sorted(self._folder.rglob(f"*{self._suffix}")):
             if HIDDEN in path.relative_to(self._folder).parts:
                 continue
             letters, count, self._write = await asyncio.to_thread(self._read, path)
@@ -50,12 +51,12 @@ class FileLetters(StoredLetters):
             await asyncio.to_thread(self._keep_left)
 
     def _read(self, path: Path) -> tuple[list[DeadLetter], int, Write]:
-        stored, letter_of, write = _json_lines(path) if self._suffix == "jsonl" else _parquet_rows(path)
+        stored, letter_of, write = self._stored_in(path)
         return self._readable(stored, letter_of), len(stored), write
 
     def _keep_left(self) -> None:
         if self._left:
-            anew = self._folder / HIDDEN / f"left-of-replay.{self._suffix}"
+            anew = self._folder / HIDDEN / f"left-of-replay{self._suffix}"
             make_folder(anew.parent)
             self._write(anew, sorted(self._left))
             sync(anew)
@@ -65,11 +66,12 @@ class FileLetters(StoredLetters):
         sync(self._path.parent)
 
 
-def _json_lines(path: Path) -> _Stored:
-    lines = path.read_bytes().splitlines(keepends=True)
+def json_lines(path: Path) -> Stored:
+    """What is in a file of the jsonl sink."""
+    lines = lines_of(path)
 
     def write(anew: Path, left: Sequence[int]) -> None:
-        write_file(anew, b"".join(lines[index] for index in left))
+        write_lines(b"".join(lines[index] for index in left), anew)
 
     def letter(line: bytes, index: int) -> DeadLetter:
         return letter_of_line(line, f"line {index + 1} of {path}", index)
@@ -77,7 +79,8 @@ def _json_lines(path: Path) -> _Stored:
     return lines, letter, write
 
 
-def _parquet_rows(path: Path) -> _Stored:
+def parquet_rows(path: Path) -> Stored:
+    """What is in a file of the parquet sink. Raises: StateError."""
     from pyarrow import parquet
 
     try:

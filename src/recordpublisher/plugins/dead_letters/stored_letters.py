@@ -64,10 +64,18 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
     from recordpublisher.plugins.host.build_from_properties import dead_letter_properties
 
     name, of_sink = (properties.value(DEAD_LETTER_SINK) or "").lower(), dead_letter_properties(properties)
-    if name in ("jsonl", "parquet"):
-        from .files import FileLetters
+    if name == "jsonl":
+        from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
 
-        return FileLetters(name, of_sink)
+        from .files import FileLetters, json_lines
+
+        return FileLetters(JsonlSink, json_lines, of_sink)
+    if name == "parquet":
+        from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+
+        from .files import FileLetters, parquet_rows
+
+        return FileLetters(ParquetSink, parquet_rows, of_sink)
     if name == "sql":
         from .table import TableLetters
 

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from recordpublisher.publishers.properties.groups.files_and_tables import JSONL_
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 
-from .sink import FileSink, Rejected, bytes_writer
+from .sink import FileSink, Rejected
 
 
 class JsonlSink(FileSink):
@@ -23,9 +24,10 @@ class JsonlSink(FileSink):
     """
 
     suffix = ".jsonl"
+    folder = JSONL_PATH
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        super().__init__(given := Properties(properties), JSONL_PATH)
+        super().__init__(given := Properties(properties))
         if (pattern := given.value(PARTITIONS)) is not None:
             reason = "the jsonl sink has a folder for each shard; leave it out, or take parquet, delta or iceberg"
             raise ConfigurationError(PARTITIONS.key, pattern, reason=reason)
@@ -40,7 +42,17 @@ class JsonlSink(FileSink):
                     lines.append(msgspec.json.encode(fields_of(record), enc_hook=fields_of_model))
                 except (TypeError, ValueError, OverflowError, RecursionError) as error:
                     rejected.append((batch.slice(index, index + 1), f"{type(error).__name__}: {error}"))
-        return {"": bytes_writer(b"\n".join([*lines, b""]))} if lines else {}
+        return {"": partial(write_lines, b"\n".join([*lines, b""]))} if lines else {}
+
+
+def write_lines(lines: bytes, path: Path) -> None:
+    """Write a file of lines, each with its end."""
+    path.write_bytes(lines)
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of such a file, each with its end."""
+    return path.read_bytes().splitlines(keepends=True)
 
 
 def _with_value(record: Record) -> dict[str, Any]:

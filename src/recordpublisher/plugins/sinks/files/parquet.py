@@ -30,9 +30,10 @@ class ParquetSink(FileSink):
     """
 
     suffix = ".parquet"
+    folder = PARQUET_PATH
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        super().__init__(given := Properties(properties), PARQUET_PATH)
+        super().__init__(given := Properties(properties))
         self._takes_fields = given.value(PARQUET_COLUMNS) == "FIELDS"
         self._options = ParquetOptions.of(given)
         self._partitions = Partitions(given.value(PARTITIONS))

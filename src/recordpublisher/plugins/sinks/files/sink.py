@@ -7,9 +7,8 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -69,16 +68,19 @@ class FileSink(CommittingSink):
     `flink.sink.file.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
-    suffix = ""
+    suffix: ClassVar[str]
+    """Of the names of files."""
+    folder: ClassVar[Property[str | None]]
+    """The property of the folder."""
 
-    def __init__(self, properties: Properties, path: Property[str | None]) -> None:
-        """`path` is the property of the folder. Raises: ConfigurationError when it is not set, or is no path."""
-        folder = properties.value(path)
+    def __init__(self, properties: Properties) -> None:
+        """Raises: ConfigurationError when the folder is not set, or is no path."""
+        folder, key = properties.value(self.folder), self.folder.key
         if folder is None:
-            raise ConfigurationError(path.key, None, "a folder")
-        self._path, self._key = folder, path.key
+            raise ConfigurationError(key, None, "a folder")
+        self._path, self._key = folder, key
         self._limit = properties.value(FILE_BUFFER)
-        self._files_there = _place_of(folder, path.key, properties)
+        self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder) in OBJECT_STORES else _MOST_PATH_BYTES
         # what is left for folders by partition
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
@@ -253,12 +255,3 @@ def _check_names(batch: RecordBatch) -> None:
 
 def _row(batch: RecordBatch, index: int) -> str:
     return f"{batch.sequence_numbers[index]}.{batch.sub_sequence_numbers[index]}"
-
-
-def bytes_writer(content: bytes) -> Callable[[Path], None]:
-    """A function that writes this content."""
-    return partial(_write, content)
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
