@@ -13,7 +13,6 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from recordpublisher.demo.requirements import check_java
 from recordpublisher.publishers.errors import RecordPublisherError
@@ -22,6 +21,7 @@ from recordpublisher.publishers.kinesis.ca_bundle import ca_bundle_path
 from recordpublisher.publishers.kinesis.endpoint import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.known_access import provider_name
+from recordpublisher.publishers.kinesis.proxies import proxy_for
 from recordpublisher.publishers.kinesis.sdk.credentials import load_credentials
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.password_masking import mask_passwords
@@ -119,7 +119,7 @@ def _ca_file(properties: Properties, streams: list[str]) -> str:
 
 async def _proxy(found: Awaitable[SplitResult]) -> str:
     endpoint = await found
-    proxy = _proxy_for(endpoint)
+    proxy = proxy_for(endpoint.geturl())
     if proxy is None:
         return "none"
     words = f"calls go through {mask_passwords(proxy)}"
@@ -131,7 +131,7 @@ async def _proxy(found: Awaitable[SplitResult]) -> str:
 async def _address(found: Awaitable[SplitResult]) -> str:
     endpoint = await found
     host = endpoint.hostname or ""
-    if _proxy_for(endpoint) is not None:
+    if proxy_for(endpoint.geturl()) is not None:
         raise NotCheckedError(f"the proxy looks up {host}")
     try:
         addresses = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -146,8 +146,8 @@ async def _address(found: Awaitable[SplitResult]) -> str:
 async def _connection(found: Awaitable[SplitResult]) -> str:
     """Raises: RecordPublisherError when neither the proxy nor, without one, the endpoint takes a connection."""
     endpoint = await found
-    proxy = _proxy_for(endpoint)
-    server = endpoint if proxy is None else urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    proxy = proxy_for(endpoint.geturl())
+    server = endpoint if proxy is None else urlsplit(proxy)
     host, port = _host_and_port(server)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
@@ -178,10 +178,6 @@ def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_CONNECT_SECONDS:g} s"
     return os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
-
-
-def _proxy_for(endpoint: SplitResult) -> str | None:
-    return None if proxy_bypass(endpoint.hostname or "") else getproxies().get(endpoint.scheme)
 
 
 VARIABLE = "PYSPARK_PYTHON"

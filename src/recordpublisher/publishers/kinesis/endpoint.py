@@ -74,7 +74,7 @@ def _region_of_environment(properties: Properties) -> str | None:
         return region
     if (profile := plain_profile(properties)) is not None:
         return profile.get("region")
-    from .sdk.credentials import profile_session
+    from .sdk.session import profile_session
 
     found: str | None = profile_session(properties).get_config_variable("region")
     return found

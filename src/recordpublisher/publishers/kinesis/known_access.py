@@ -8,7 +8,6 @@ import os
 import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import msgspec
 
@@ -25,6 +24,7 @@ from ..properties.groups.publisher import uses_fan_out
 from ..properties.properties import Properties
 from .endpoint import endpoint_of
 from .plain_profile import plain_profile
+from .proxies import has_proxies
 
 PARTITIONS = {
     "aws": (re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+"), "amazonaws.com"),
@@ -125,5 +125,4 @@ def _keys(properties: Properties, profile: dict[str, str]) -> Keys | None:
 def _is_plain_environment() -> bool:
     """Whether no variable but the usual ones may change where calls go or who signs them; nor does a model of the user's."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _OTHER_SERVICES.fullmatch(name)}
-    proxies = getproxies().keys() & {"http", "https", "all"}  # those of macOS and Windows too, as the SDK finds them
-    return aws <= _PLAIN_VARIABLES and not proxies and not os.path.exists(os.path.expanduser("~/.aws/models"))
+    return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
-from botocore.httpsession import ProxyConfiguration, create_urllib3_context, get_cert_path
-from botocore.utils import get_environ_proxies
+from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..endpoint import host_header
 from ..error_mapping import StreamLostError
+from ..proxies import proxy_for
 from .http2_connection import Http2Connection
 from .http2_stream import Http2Stream
 
@@ -135,7 +135,7 @@ class Http2Sender:
 
 def _refuse_proxy(url: SplitResult) -> None:
     """Never connect directly where the SDK would not, which a network may forbid. Raises: ConfigurationError."""
-    if ProxyConfiguration(get_environ_proxies(url.geturl())).proxy_url_for(url.geturl()) is None:
+    if proxy_for(url.geturl()) is None:
         return
     name = f"{url.scheme.upper()}_PROXY"
     raise ConfigurationError(

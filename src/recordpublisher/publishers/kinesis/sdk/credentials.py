@@ -1,16 +1,11 @@
 """session_with_credentials: an SDK session with the credentials provider that the properties name."""
 
-import copy
 import functools
 from typing import Any
 
 from aiobotocore import credentials as aio
-from aiobotocore.config import AioConfig
-from aiobotocore.hooks import AioHierarchicalEmitter
 from aiobotocore.session import AioSession
-from botocore.credentials import RefreshableCredentials
-from botocore.exceptions import CredentialRetrievalError, NoCredentialsError, ProfileNotFound
-from botocore.loaders import create_loader
+from botocore.exceptions import NoCredentialsError
 from botocore.utils import FileWebIdentityTokenLoader
 
 from recordpublisher.publishers.errors import ConfigurationError
@@ -20,7 +15,6 @@ from recordpublisher.publishers.properties.groups.access import (
     ACCESS_KEY_ID,
     CREDENTIALS_PROVIDER,
     PROFILE_NAME,
-    PROFILE_PATH,
     ROLE_ARN,
     ROLE_EXTERNAL_ID,
     ROLE_SESSION,
@@ -33,8 +27,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..error_mapping import translate_errors
 from ..known_access import is_header_text, provider_name
-from .checked_credentials import CheckedCredentials, check_keys, sdk_errors
-from .internals import BoundedHttpSession, bound_credential_processes, forget_credentials
+from .session import SdkSession, profile_session
 
 
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> AioSession:
@@ -57,23 +50,6 @@ async def load_credentials(session: AioSession) -> None:
     if credentials is None:
         raise NoCredentialsError
     await credentials.get_frozen_credentials()
-
-
-def profile_session(properties: Properties) -> AioSession:
-    """Make an SDK session with the profile that the properties, or else the environment, name.
-
-    Raises: ConfigurationError for a profile that does not exist. The SDK would report it only
-    later, at its first look-up.
-    """
-    session = _Session(profile=properties.value(PROFILE_NAME))
-    if (path := properties.value(PROFILE_PATH)) is not None:
-        session.set_config_variable("credentials_file", path)
-    try:
-        session.get_scoped_config()
-    except ProfileNotFound as error:
-        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
-        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
-    return session
 
 
 def _auto(session: AioSession, properties: Properties, region: str) -> None:
@@ -125,57 +101,6 @@ _CONFIGURE = {
 }
 
 
-@functools.cache
-def _loader(data_path: str | None) -> Any:
-    """The SDK's models and endpoint rules, loaded once for all clients of the process. It saves each further client 60 to 250 ms of CPU."""
-    return create_loader(data_path)
-
-
-@functools.cache
-def _event_handlers() -> Any:
-    """The SDK's own event handlers, registered once for all sessions of the process. It saves each further session 20 ms of CPU."""
-    handlers = AioHierarchicalEmitter()
-    AioSession(event_hooks=handlers)
-    return handlers
-
-
-class _Session(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients, those of the SDK's credential chain too, read bounded responses. Its errors about credentials are the SDK's.
-
-    The SDK does not catch those of a malformed `credential_process`.
-    """
-
-    def __init__(self, profile: str | None = None) -> None:
-        super().__init__(profile=profile, event_hooks=copy.copy(_event_handlers()), include_builtin_handlers=False)
-        self.set_default_client_config(AioConfig(http_session_cls=BoundedHttpSession))
-
-    def _create_credential_resolver(self) -> Any:
-        resolver = super()._create_credential_resolver()
-        bound_credential_processes(resolver)
-        return resolver
-
-    def create_client(self, *arguments: Any, **settings: Any) -> Any:
-        """A client, as a context manager."""
-        self.register_component("data_loader", _loader(self.get_config_variable("data_path")))
-        return super().create_client(*arguments, **settings)
-
-    async def get_credentials(self) -> Any:
-        with sdk_errors():
-            credentials = await super().get_credentials()
-        if credentials is None:
-            return None
-        if not isinstance(credentials, RefreshableCredentials):  # those are checked at each renewal
-            self._check(credentials)
-        return CheckedCredentials(credentials)
-
-    def _check(self, credentials: Any) -> None:
-        try:
-            check_keys(credentials)
-        except CredentialRetrievalError:
-            forget_credentials(self)
-            raise
-
-
 class _SourceCredentials:
     """The credentials with which a role is assumed: those of a session."""
 
@@ -213,7 +138,7 @@ def _use_refreshable(session: AioSession, fetcher: Any, method: str) -> None:
 
 def _sts_clients(properties: Properties, region: str) -> Any:
     endpoint = properties.value(ROLE_STS_ENDPOINT)
-    return functools.partial(_Session().create_client, region_name=region, endpoint_url=endpoint)
+    return functools.partial(SdkSession().create_client, region_name=region, endpoint_url=endpoint)
 
 
 def _role_arguments(properties: Properties) -> dict[str, str]:
