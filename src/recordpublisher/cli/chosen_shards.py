@@ -10,7 +10,7 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.initial_position import from_the_oldest, initial_position
+from recordpublisher.publishers.initial_position import from_the_oldest, passed_initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.groups.retries import LIST_SHARDS_RETRIES
@@ -36,7 +36,9 @@ async def read_chosen_shards(
     `rp.stream`.
     """
     properties.check()
-    start = initial_position(from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms())
+    start = passed_initial_position(
+        from_the_oldest(properties) if bounds.stop_at_tip else properties, SystemClock().now_ms()
+    )
     if sequence_number is not None:
         start = StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence_number)
     policy = LIST_SHARDS_RETRIES.policy(properties)

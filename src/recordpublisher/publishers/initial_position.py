@@ -9,6 +9,7 @@ from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
 from .properties.groups.publisher import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
 from .properties.properties import Properties
+from .properties.property_types import parse_with_unit
 from .properties.times import A_TIME, datetime_ms, epoch_ms, iso_time, why_no_time
 
 _VALID = "epoch seconds (1459799926.480), ISO-8601 with a zone (2016-04-04T19:58:46.480Z), or text in the format of "
@@ -29,19 +30,22 @@ _FIELDS = {
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
-def initial_position(properties: Properties, now_ms: int | None = None) -> StartingPosition:
-    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3).
-
-    `now_ms`: by this machine's clock; None: no time is refused. Raises: ConfigurationError, also as `refuse_future`.
-    """
+def initial_position(properties: Properties) -> StartingPosition:
+    """Where a job without state starts. LATEST is pinned later (`StartingPosition.pinned`, P3). Raises: ConfigurationError."""
     position = properties.value(INITIAL_POSITION)
     if position in (PositionType.TRIM_HORIZON.value, PositionType.LATEST.value):
         return StartingPosition(PositionType(position))
     is_apart = position == PositionType.AT_TIMESTAMP.value
-    at = initial_timestamp_ms(properties) if is_apart else epoch_ms(position)
-    if now_ms is not None:
-        refuse_future(INITIAL_TIMESTAMP.key if is_apart else INITIAL_POSITION.key, at, now_ms)
-    return StartingPosition.at_timestamp(at)
+    return StartingPosition.at_timestamp(initial_timestamp_ms(properties) if is_apart else epoch_ms(position))
+
+
+def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
+    """The same, of which the time has passed by this machine's clock. Raises: ConfigurationError, also as `refuse_future`."""
+    start = initial_position(properties)
+    if start.timestamp_ms is not None:
+        is_apart = properties.value(INITIAL_POSITION) == PositionType.AT_TIMESTAMP.value
+        refuse_future(INITIAL_TIMESTAMP.key if is_apart else INITIAL_POSITION.key, start.timestamp_ms, now_ms)
+    return start
 
 
 def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CLOCK_OFFSET_MS) -> None:
@@ -90,6 +94,14 @@ def time_ms(name: str, given: datetime | str | float, valid: str = A_TIME) -> in
         return epoch_ms(Properties({name: given})[name])
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(name, given, valid, reason=why_no_time(given)) from error
+
+
+def age_ms(name: str, given: str) -> int:
+    """How long ago, in ms. Raises: ConfigurationError that names the setting `name`."""
+    found = parse_with_unit(given.strip(), "ms")
+    if found is None:
+        raise ConfigurationError(name, given, "a duration such as 10m, 2h or 1d")
+    return found
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:

@@ -138,7 +138,7 @@ def test_every_key_is_declared():
 
 
 def test_tags_are_pairs_separated_by_commas():
-    assert config().tags == {}
+    assert config().tags is None
     assert config(**{"flink.stream.efo.tags": "team=blue, cost center=a=b ,empty="}).tags == {
         "team": "blue",
         "cost center": "a=b",

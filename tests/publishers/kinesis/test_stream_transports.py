@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.publishers.kinesis.direct_transport import DirectTransport
+from recordpublisher.publishers.kinesis.fast_path.direct_transport import DirectTransport
 from recordpublisher.publishers.kinesis.stream_transports import StreamTransports
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -100,13 +100,14 @@ def test_no_key_is_declared_twice():
     assert len(keys) == len(set(keys))
 
 
-PYTHON_TYPES = {"int": int, "double": float, "boolean": bool, "enum": str, "string": str}
+PYTHON_TYPES = {"int": int, "double": float, "boolean": bool, "enum": str, "string": str, "tags": dict}
 WRONG = {
     "int": ["", "x", "1.5", "1e3", "1_000", "\u0663", "--1", "-2", "0x10", "1 0", "9" * 400],
     "double": ["", "x", "nan", "inf", "-inf", "0.5", "1_0.0", "1e999", "\u0661"],
     "boolean": ["", "yes", "1", "tru", "none"],
     "enum": ["", "x", "none ,", "LATEST,LAZY"],
     "string": ["", "   "],
+    "tags": ["", "team", "=blue", "a=1,a=2"],
 }
 
 

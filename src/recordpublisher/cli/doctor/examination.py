@@ -136,7 +136,7 @@ class Examination:
     def _needs_aws(self) -> bool:
         """Whether region and credentials matter: a plugin may read something else."""
         store = back_end_of(self._properties.value(STATE_URI) or "")
-        publisher = self._properties.value(RECORD_PUBLISHER).upper()
+        publisher = self._properties.value(RECORD_PUBLISHER)
         return (
             bool(self._sources or self._targets)
             or publisher in ("DYNAMODB_STREAMS", "QUEUE")

@@ -17,10 +17,9 @@ from recordpublisher.fetcher.pipeline.bounds import Bounds
 from recordpublisher.plugins.runtime.sources_without_positions import reads_a_queue
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import refuse_future, time_ms
+from recordpublisher.publishers.initial_position import age_ms, refuse_future, time_ms
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.groups.publisher import INITIAL_POSITION, RECORD_PUBLISHER
-from recordpublisher.publishers.properties.property_types import parse_with_unit
 from recordpublisher.publishers.properties.times import A_TIME, is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
 
@@ -208,7 +207,7 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
     if since is not None:
         if start is not None:
             raise ConfigurationError("--since", since, "without --from", reason="both say where to start")
-        return _at(now_ms - _duration_ms(since))
+        return _at(now_ms - age_ms("--since", since))
     if start is None or given_sequence_number(start) is not None:
         return {}
     if start.upper() in ("TRIM_HORIZON", "LATEST"):
@@ -216,13 +215,6 @@ def start_properties(start: str | None, since: str | None, now_ms: int) -> dict[
     at = time_ms("--from", start, f"TRIM_HORIZON, LATEST, a sequence number, or a time: {A_TIME}")
     refuse_future("--from", at, now_ms)
     return _at(at)
-
-
-def _duration_ms(given: str) -> int:
-    found = parse_with_unit(given.strip(), "ms")
-    if found is None:
-        raise ConfigurationError("--since", given, "a duration such as 10m, 2h or 1d")
-    return found
 
 
 def _at(ms: int) -> dict[str, str]:

@@ -142,7 +142,7 @@ def build_tracker(
 
     Raises: ConfigurationError for an unknown name or a missing setting of the tracker (C2).
     """
-    tracker_class = registry.trackers.get(properties.value(TRACKER) or "", TRACKER.key)
+    tracker_class = registry.trackers.get(properties.value(TRACKER), TRACKER.key)
     group = properties.value(WATERMARK_GROUP)
     if tracker_class is not InProcessTracker:
         if group is None:

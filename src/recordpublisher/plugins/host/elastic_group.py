@@ -58,7 +58,7 @@ def _check_sink(sink: Sink | None) -> None:
 
 def _check_alignment(properties: Properties) -> None:
     tracker, lookahead_ms = properties.value(TRACKER), properties.value(LOOKAHEAD)
-    if (tracker or "").upper() != "IN_PROCESS":
+    if tracker != "IN_PROCESS":
         reason = "with ELASTIC assignment the global watermark is in the store of the group"
         raise ConfigurationError(TRACKER.key, tracker, "not set", reason=reason)
     least_ms = round(3 * HELD_SECONDS * 1000)

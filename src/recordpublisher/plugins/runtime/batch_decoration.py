@@ -10,7 +10,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT
 from recordpublisher.publishers.properties.properties import Properties
@@ -63,7 +63,7 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 
     Raises: ConfigurationError.
     """
-    initial_position(properties, SystemClock().now_ms())
+    passed_initial_position(properties, SystemClock().now_ms())
     FetcherSettings.of(properties)
     batch_decorator_factory(registry, properties)
 

@@ -23,7 +23,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.subtask_fetcher import SubtaskFetcher
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.initial_position import initial_position
+from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNMENT, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
@@ -127,7 +127,7 @@ def build_job(
         settings=settings,
         clock=clock,
         assigner=build_shard_assigner(registry, given),
-        starts=Starts(initial_position(given, clock.now_ms())),
+        starts=Starts(passed_initial_position(given, clock.now_ms())),
         pin_latest=lister.server_time_ms,
         retention=RetentionCheck(lister.oldest_retained_ms, lister.oldest_record, factory.order_of, clock),
         tip=lister.tip,

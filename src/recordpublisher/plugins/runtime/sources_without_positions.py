@@ -37,7 +37,7 @@ def check_without_positions(properties: Properties, **arguments: object) -> None
     if properties.value(SHARD_ASSIGNMENT) == "ELASTIC":
         reason = "processes share a queue without a group; start as many as are needed"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC", reason=reason)
-    if properties.is_set(TRACKER) and properties.value(TRACKER) != "IN_PROCESS":
+    if properties.value(TRACKER) != "IN_PROCESS":
         raise ConfigurationError(TRACKER.key, properties.value(TRACKER), reason=_NO_WATERMARKS)
     for name, value in arguments.items():
         if value is not None and value != ():

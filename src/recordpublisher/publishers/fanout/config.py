@@ -36,10 +36,6 @@ from ..stream_arns import ConsumerArn, has_own_name, stream_name
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")  # the service's pattern of a ConsumerName
 _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
-_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits of tags
-_TAG_WORDS = (
-    "up to 50 tags such as team=blue,stage=test, each key once; keys of 1 to 128, values of up to 256 characters"
-)
 
 
 class RegistrationType(StrEnum):
@@ -72,10 +68,10 @@ class FanOutConfig:
     registration: RegistrationType
     consumer_name: str | None
     configured_arns: Mapping[str, ConsumerArn]
-    tags: Mapping[str, str]
     deregisters: bool
     retries: Retries
     recoverable: RecoverableErrors
+    tags: Mapping[str, str] | None = of_property(CONSUMER_TAGS)
     subscribe_timeout: float = of_property(SUBSCRIBE_TIMEOUT)
     inactivity_timeout: float = of_property(INACTIVITY_TIMEOUT, 1000)
     unread_timeout: float = of_property(UNREAD_TIMEOUT, 1000)
@@ -92,7 +88,6 @@ class FanOutConfig:
             configured_arns={
                 stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()
             },
-            tags=_consumer_tags(properties),
             deregisters=registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
             retries=Retries(**values_of(Retries, properties)),
             recoverable=RecoverableErrors.of(properties),
@@ -138,16 +133,6 @@ def _consumer_name(properties: Properties, registration: RegistrationType) -> st
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)
     return name
-
-
-def _consumer_tags(properties: Properties) -> dict[str, str]:
-    given = properties.value(CONSUMER_TAGS)
-    pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in (given or "").split(",") if pair.strip()]
-    tags = {key: value for key, _, value in pairs}
-    is_valid = all(sign and 1 <= len(key) <= _KEY_LENGTH and len(value) <= _VALUE_LENGTH for key, sign, value in pairs)
-    if not is_valid or len(tags) < len(pairs) or len(tags) > _MAX_TAGS:
-        raise ConfigurationError(CONSUMER_TAGS.key, given, _TAG_WORDS)
-    return tags
 
 
 def _consumer_arn(stream: str, text: str) -> ConsumerArn:

@@ -8,8 +8,8 @@ from ..errors import ConfigurationError
 from ..properties.groups.access import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..properties.properties import Properties
 from ..stream_arns import account_of_arn, arn_of, region_of_arn, stream_name
-from .direct_transport import DirectTransport
 from .endpoint import region_of
+from .fast_path.direct_transport import DirectTransport
 from .known_access import known_access
 from .ports import Transport
 

@@ -136,6 +136,18 @@ class PropertyGroup:
 
         return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
 
+    def plugin_name(self, key: str, sentence: str, default: str, **more: Any) -> Property[str]:
+        """A name that plugins register, without case; the value is in upper case."""
+
+        def parse(text: str) -> str:
+            return _parse_not_empty(text).upper()
+
+        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
+
+    def tags(self, key: str, sentence: str, **more: Any) -> Property[Mapping[str, str] | None]:
+        """Tags of a resource of AWS, `key=value` separated by commas, within the service's limits."""
+        return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
+
     def prefix(self, key: str, sentence: str, **more: Any) -> Property[str | None]:
         """Every key that begins with `key`, which ends in a dot or bracket."""
         valid = "a text that is not empty"
@@ -172,6 +184,26 @@ def _parse_not_empty(text: str) -> str:
     if not text:
         raise ValueError("empty")
     return text
+
+
+_MAX_TAGS, _KEY_LENGTH, _VALUE_LENGTH = 50, 128, 256  # the service's limits of tags
+_TAG_WORDS = (
+    f"up to {_MAX_TAGS} tags such as team=blue,stage=test, each key once; "
+    f"keys of 1 to {_KEY_LENGTH}, values of up to {_VALUE_LENGTH} characters"
+)
+
+
+def _parse_tags(text: str) -> Mapping[str, str]:
+    pairs = [
+        tuple(part.strip() for part in pair.partition("="))
+        for pair in _parse_not_empty(text).split(",")
+        if pair.strip()
+    ]
+    tags = {key: value for key, _, value in pairs}
+    is_valid = all(sign and 1 <= len(key) <= _KEY_LENGTH and len(value) <= _VALUE_LENGTH for key, sign, value in pairs)
+    if not is_valid or len(tags) < len(pairs) or len(tags) > _MAX_TAGS:
+        raise ValueError(text)
+    return tags
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> Callable[[str], int]:

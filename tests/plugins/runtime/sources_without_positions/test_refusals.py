@@ -48,6 +48,10 @@ def test_a_property_that_needs_positions_is_refused(registry, properties, words)
     assert refused.value.key == next(iter(properties))
 
 
+def test_the_tracker_of_one_process_may_be_named_in_any_case(registry):
+    job(registry, properties={"flink.watermark.tracker": "in_process"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

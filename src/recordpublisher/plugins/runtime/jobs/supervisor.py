@@ -172,7 +172,7 @@ async def with_local_tracker(properties: Properties) -> AsyncIterator[Properties
 
     Only for IN_PROCESS, which cannot reach other processes: properties that name another tracker are yielded unchanged.
     """
-    if (properties.value(TRACKER) or "").upper() != "IN_PROCESS":
+    if properties.value(TRACKER) != "IN_PROCESS":
         yield properties
         return
     token = secrets.token_hex(16)

@@ -175,7 +175,7 @@ class SparkOptions:
     @property
     def publisher(self) -> str:
         """The publisher's name, upper case (P5)."""
-        return self.properties.value(RECORD_PUBLISHER).upper()
+        return self.properties.value(RECORD_PUBLISHER)
 
     @property
     def stream_names(self) -> frozenset[str]:

@@ -18,9 +18,8 @@ REGISTRATION = FAN_OUT.choice(
 CONSUMER_ARN = FAN_OUT.prefix(
     "flink.stream.efo.consumerarn.", "ARN of the consumer of a stream; one for each stream with NONE."
 )
-CONSUMER_TAGS = FAN_OUT.text(
-    "flink.stream.efo.tags",
-    "Tags of a consumer that this job registers: key=value, separated by commas.",
+CONSUMER_TAGS = FAN_OUT.tags(
+    "flink.stream.efo.tags", "Tags of a consumer that this job registers: key=value, separated by commas."
 )
 REGISTER_TIMEOUT = FAN_OUT.integer(
     "flink.stream.registerstreamconsumer.timeout",

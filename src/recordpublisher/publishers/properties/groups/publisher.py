@@ -5,7 +5,7 @@ from ..property_types import PropertyGroup
 from ..times import epoch_ms
 
 PUBLISHER = PropertyGroup("Publisher")
-RECORD_PUBLISHER = PUBLISHER.text(
+RECORD_PUBLISHER = PUBLISHER.plugin_name(
     "flink.stream.recordpublisher",
     "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, or a plugin's name.",
     "POLLING",
@@ -14,8 +14,8 @@ RECORD_PUBLISHER = PUBLISHER.text(
 
 
 def uses_fan_out(properties: PropertyValues) -> bool:
-    """Whether the job's publisher is EFO, in any case, as all names are."""
-    return properties.value(RECORD_PUBLISHER).upper() == "EFO"
+    """Whether the job's publisher is EFO."""
+    return properties.value(RECORD_PUBLISHER) == "EFO"
 
 
 INITIAL_POSITION = PUBLISHER.choice(

@@ -79,7 +79,7 @@ EMIT_INTERVAL = VALUES_AND_TIME.integer(
     minimum=0,
     unit="ms",
 )
-TRACKER = VALUES_AND_TIME.text(
+TRACKER = VALUES_AND_TIME.plugin_name(
     "flink.watermark.tracker",
     "Tracker of the global watermark: IN_PROCESS, TCP, or a plugin's name.",
     "IN_PROCESS",

@@ -4,18 +4,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..clock import Clock, SystemClock, observed_timeout
-from ..properties.groups.access import REQUEST_TIMEOUT
-from ..properties.properties import Properties
-from .ca_bundle import client_tls, environment_ca_bundle
-from .call_starts import CallStartLimiter
-from .error_mapping import translate_errors
-from .fast_path.call import FastPathCalls
-from .fast_path.http1_pool import CONNECT_SECONDS, Http1Pools
-from .fast_path.sigv4 import SignedPost, json_headers
-from .known_access import CALLS, Keys, KnownAccess
-from .ports import Transport
-from .queue_calls import QUEUE_CALLS, queue_url
+from recordpublisher.publishers.clock import Clock, SystemClock, observed_timeout
+from recordpublisher.publishers.properties.groups.access import REQUEST_TIMEOUT
+from recordpublisher.publishers.properties.properties import Properties
+
+from ..ca_bundle import client_tls, environment_ca_bundle
+from ..call_starts import CallStartLimiter
+from ..error_mapping import translate_errors
+from ..known_access import CALLS, Keys, KnownAccess
+from ..ports import Transport
+from ..queue_calls import QUEUE_CALLS, queue_url
+from .call import FastPathCalls
+from .http1_pool import CONNECT_SECONDS, Http1Pools
+from .sigv4 import SignedPost, json_headers
 
 
 class DirectTransport:

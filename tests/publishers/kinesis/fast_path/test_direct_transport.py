@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.direct_transport import DirectTransport
+from recordpublisher.publishers.kinesis.fast_path.direct_transport import DirectTransport
 from recordpublisher.publishers.kinesis.known_access import CALLS, Keys, KnownAccess
 from recordpublisher.publishers.kinesis.ports import PutEntry
 from recordpublisher.publishers.positions import StartingPosition
