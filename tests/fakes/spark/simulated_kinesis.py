@@ -77,7 +77,7 @@ class SimulatedShard:
 
 @dataclass
 class SimulatedKinesis:
-    """The PlanningPort port and the way tasks read, over shards in memory. `out_of_orderness` in ms.
+    """What planning calls of KinesisService, and the way tasks read, over shards in memory. `out_of_orderness` in ms.
 
     While `failure` is set, calls of the driver raise it, and reads end with it.
     """
@@ -115,7 +115,7 @@ class SimulatedKinesis:
         """Shard key and sequence number of every record."""
         return {(key, str(n + 1)) for key, simulated in self.shards.items() for n in range(len(simulated.times))}
 
-    # the PlanningPort port
+    # what planning calls of KinesisService
 
     def list_shards(self, stream: str) -> list[Shard]:
         if self.failure is not None:

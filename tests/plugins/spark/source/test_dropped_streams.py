@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.source.run import dropped_streams
+from recordpublisher.plugins.spark.source.query_start import dropped_streams
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import run_without_loop
 from recordpublisher.publishers.errors import ConfigurationError

@@ -1,10 +1,12 @@
 """The tasks of a batch read: one for each shard, with start and end."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import check_end
@@ -16,25 +18,15 @@ from ..options.spark_options import END_OPTION
 from ..options.start_by_shard import START_OPTION
 from .read_range import EndPosition, ReadRange
 
+if TYPE_CHECKING:
+    from ..service.kinesis_service import KinesisService
+
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
 """A record may be readable a moment after its arrival. An end that is older by the service's clock has all its records."""
 LONGEST_WAIT_SECONDS = 10.0
 """For an end at NOW, and a driver whose clock is ahead of the service's."""
 POLL_SECONDS = 0.1
-
-
-class BatchPlanningPort(Protocol):
-    """Calls to Kinesis that a plan needs. Implemented by `KinesisService`."""
-
-    def list_shards(self, stream: str) -> list[Shard]:
-        """Every listed shard."""
-
-    def server_time_ms(self, stream: str) -> int:
-        """The service's time, epoch ms."""
-
-    def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,7 @@ class ShardRange:
 def shard_ranges(
     streams: tuple[str, ...],
     positions: ReadRange,
-    service: BatchPlanningPort,
+    service: KinesisService,
     accepts_loss: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[ShardRange]:
@@ -83,7 +75,7 @@ def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None
         raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
 
 
-def _check_retained(stream: str, start: StartingPosition, service: BatchPlanningPort, accepts_loss: bool) -> None:
+def _check_retained(stream: str, start: StartingPosition, service: KinesisService, accepts_loss: bool) -> None:
     if start.type is not PositionType.AT_TIMESTAMP or start.timestamp_ms is None:
         return
     oldest = service.oldest_retained_ms(stream)
@@ -95,7 +87,7 @@ def _check_retained(stream: str, start: StartingPosition, service: BatchPlanning
     LOG.warning("%s; going on because flink.state.dataloss=CONTINUE", lost)
 
 
-def _wait_until_settled(stream: str, end_ms: int, service: BatchPlanningPort, sleep: Callable[[float], None]) -> None:
+def _wait_until_settled(stream: str, end_ms: int, service: KinesisService, sleep: Callable[[float], None]) -> None:
     """Wait until a read finds all records that arrived before the end. A later read then finds no others."""
     waited = 0.0
     while (now_ms := service.server_time_ms(stream)) < end_ms + SETTLED_MS:

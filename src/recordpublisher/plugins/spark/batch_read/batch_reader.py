@@ -12,7 +12,6 @@ from ..options.spark_options import SparkOptions
 from ..outages import OutageWatch
 from ..process.driver_errors import one_sentence
 from ..process.python_worker import log_to_stderr
-from ..source.retention import accepts_data_loss
 from .batch_plan import ShardRange, shard_ranges
 from .read_range import ReadRange
 
@@ -43,8 +42,9 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
         options, service = self._options, KinesisService(self._options)
         try:
             outages = OutageWatch(options.max_outage_ms, is_batch_read=True)
-            accepts_loss = accepts_data_loss(options.properties)
-            parts = outages.wait_out(lambda: shard_ranges(options.streams, self._positions, service, accepts_loss))
+            parts = outages.wait_out(
+                lambda: shard_ranges(options.streams, self._positions, service, options.accepts_loss)
+            )
         finally:
             service.close()
         return [RangePartition(part) for part in parts]
@@ -62,14 +62,13 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             max_bytes=options.max_bytes,
             stop_at_tip=True,
         )
-        accepts_loss = accepts_data_loss(options.properties)
         with one_sentence():
             yield from RangeRead(
                 partition.part,
                 shard_reader(options, {}),
                 bounds,
                 options.max_outage_ms,
-                accepts_loss,
+                options.accepts_loss,
                 self._schema,
                 ReusedMemory.of_process(),
             ).rows()

@@ -10,6 +10,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER, uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.service_limits import SECONDS_BETWEEN_SUBSCRIPTIONS
@@ -196,6 +197,16 @@ class SparkOptions:
     def metadata_key(self) -> str:
         """The option that `metadata_location` comes from."""
         return metadata_key(self.properties)
+
+    @property
+    def consumer(self) -> str:
+        """The fan-out consumer, as messages call it."""
+        return self.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
+
+    @property
+    def accepts_loss(self) -> bool:
+        """Whether the job goes on without records that are past retention."""
+        return self.properties.value(ON_DATA_LOSS) == "CONTINUE"
 
     @property
     def replays_lost_claims(self) -> bool:

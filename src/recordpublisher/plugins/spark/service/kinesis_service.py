@@ -32,7 +32,11 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class KinesisService:
-    """Implements PlanningPort. Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch."""
+    """Owns the last listing of each stream, renewed in the background, the consumers' ARNs, and the watch.
+
+    Blocking calls are made when a query starts, and when an AvailableNow run would end; never in between. They have their own retries;
+    after these `QueryPlanner` waits for a service that is away, and every other error ends the query.
+    """
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -60,7 +64,7 @@ class KinesisService:
     def list_restored(
         self, streams: Collection[str], restored: RestoredState
     ) -> tuple[Sequence[Shard], frozenset[str]]:
-        """The listing of a query that goes on, and the restored shards that have expired: those that the service does not find."""
+        """Every listed shard of `streams` (names), and which restored shards, by `Shard.key`, are not listed and have expired (S2, S5)."""
         missing = MissingShards(self._lister.shard_exists)
 
         async def list_all() -> list[Shard]:
@@ -70,23 +74,26 @@ class KinesisService:
         return listed, frozenset(filter(missing.is_expired, restored.shards))
 
     def server_time_ms(self, stream: str) -> int:
-        """The service's time, epoch ms."""
+        """The service's time, epoch ms (P3)."""
         return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """The arrival time before which records are past retention, epoch ms; None when the service does not tell."""
+        """The arrival time before which records are past retention, epoch ms; None when the service does not tell (S5)."""
         return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
 
     def retention_ms(self, stream: str) -> int | None:
-        """As last requested in the background."""
+        """How long a stream (name) keeps its records, as last requested in the background; None while not known. Never blocks."""
         return self._retention_periods.of(stream)
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> Gap:
-        """Whether records behind a state were lost (S5)."""
+        """Whether records behind a state were lost; `seen_ms` as in `fetcher.shards.retention_check.may_have_gap` (S5)."""
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
 
     def consumer_arns(self) -> Mapping[str, str]:
-        """Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8)."""
+        """The registered fan-out consumer of each stream; empty when the job polls.
+
+        Registers at the first call, and never deregisters: Spark does not tell when a query will not run again (F8).
+        """
         if self._arns is None:
             from .efo_consumers import registered_consumers
 
@@ -95,7 +102,7 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self) -> list[Shard]:
-        """The newest listing; the first call starts the discovery in the background."""
+        """The newest listing; the first call starts the discovery in the background. Never blocks or raises (S3)."""
         if not self._discovers:
             self._discovers = True
             worker_loop().start(self._discover())
@@ -103,7 +110,10 @@ class KinesisService:
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch by polling, also in a fan-out job: a subscription would be preempted by that of the next batch."""
+        """Watch in the background for anything new after these states. A running watch continues unchanged.
+
+        It polls, also in a fan-out job: a subscription would be preempted by that of the next batch.
+        """
         if self._watch is not None:
             return
         publisher = self._options.polling_publisher
@@ -118,18 +128,21 @@ class KinesisService:
         self._watch.begin(shards)
 
     def wait_for_new_data(self, seconds: float) -> bool:
-        """Wait for the watch to find something; returns whether it has."""
+        """Wait for a record, end or error of a watched shard; returns whether there was one since the watch began."""
         if self._watch is None:
             time.sleep(seconds)
             return False
         return self._watch.found.wait(seconds)
 
     def tip_ms(self, key: str) -> int | None:
-        """When the watch last found nothing new in a shard, epoch ms."""
+        """When a watch last found nothing new in a shard (`Shard.key`), epoch ms; None: it has not."""
         return self._tip_ms.get(key)
 
     def finds_nothing(self, seconds: float) -> bool:
-        """Wait for the watch's first look at every shard; there is no time for that with more than a hundred a second."""
+        """Wait for a first look at every watched shard; returns whether that was done and found nothing new.
+
+        There is no time for that with more than a hundred a second.
+        """
         return self._watch is not None and self._watch.finds_nothing(seconds)
 
     def stop_watching(self) -> None:

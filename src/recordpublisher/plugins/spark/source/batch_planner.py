@@ -6,24 +6,22 @@ from typing import Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 
 from ..options.places import METADATA_ROOT
 from ..options.spark_options import SparkOptions
-from ..options.start_by_shard import starts_of
 from ..outages import OutageWatch
-from ..service.planning_port import PlanningPort
+from ..service.kinesis_service import KinesisService
 from .batch_claims import BatchClaims, StoreVisibilityCheck, load_batch_claims, lost_claims_error
-from .initial_shards import initial_shards
+from .failed_reads import FailedReads
 from .next_step import Decision, Facts, Step, Wait, Watch, next_step
-from .offset import BatchOffset, ShardOffset, random_id
+from .offset import BatchOffset, random_id
 from .plan import BatchPlan, PlanInputs, plan_batch
 from .planned_watermark import AlignmentSettings
 from .progress import QueryProgress
+from .query_start import QueryRun, begin_run, dropped_streams, initial_offset, list_shards_now
 from .query_warnings import QueryWarnings
 from .retention import RetentionLeft, least_retention_left
-from .run import QueryRun, begin_run, dropped_streams, list_shards_now
-from .task_plans import SharedConsumer, UnansweredReads, task_plans
+from .task_plans import task_plans
 from .task_read import TaskPlan
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -37,7 +35,7 @@ class BatchPlanner:
     """
 
     options: SparkOptions
-    service: PlanningPort
+    service: KinesisService
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     is_available_now: bool = False
@@ -51,15 +49,13 @@ class BatchPlanner:
     """Claims that need not be loaded again: those before a first look at the shards, which ends within a second."""
     _progress: QueryProgress | None = None
     _listed_at_batch: int = 0
-    _noted_plan: str = ""
-    _reads: UnansweredReads = field(init=False)
-    _consumer: SharedConsumer = field(default_factory=SharedConsumer)
+    _reads: FailedReads = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: QueryWarnings = field(init=False)
 
     def __post_init__(self) -> None:
         self.outages = OutageWatch(self.options.max_outage_ms, self.clock)
-        self._reads = UnansweredReads(self.outages, self.clock)
+        self._reads = FailedReads(self.outages, self.clock, self.options.consumer)
         self._store_check = StoreVisibilityCheck(self.store)
         self._warnings = QueryWarnings(self.options)
 
@@ -68,15 +64,9 @@ class BatchPlanner:
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self) -> BatchOffset:
-        """Where a new query starts. LATEST becomes the service's time before the listing (P3)."""
+        """Where a new query starts. Raises: as `query_start.initial_offset`; ConfigurationError when the place cannot hold claims."""
         self._store_check.check_location()
-        streams = self.options.streams
-        starts = starts_of(self.options.properties, streams)
-        if not starts.is_pinned:
-            starts = starts.pinned_at(self.service.server_time_ms(streams[0]))
-        shards = initial_shards(self.options, self.service, starts)
-        entries = {shard.key: ShardOffset(shard, state) for shard, state in shards}
-        return BatchOffset(random_id(), "start", 0, self.clock.now_ms(), entries, initial_start=starts.default)
+        return initial_offset(self.options, self.service, self.clock.now_ms())
 
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """The plan of the next batch, or what to do instead. Raises: OutageError; StateError when the claims of the last one are lost.
@@ -94,7 +84,7 @@ class BatchPlanner:
         if claims.missing and not claims.has_token:  # a task that the sink did not read has none
             self._check_may_replay(previous)
         self._begin_run(previous, claims)
-        self._note_reads(previous, claims)
+        self._warnings.shared_consumer(self._reads.note(previous, claims))
         while True:
             plan = plan_batch(previous, claims, self._inputs(limit))
             facts = Facts(
@@ -156,15 +146,6 @@ class BatchPlanner:
         self._warnings.dropped_streams(dropped)
 
     # --- claims ------------------------------------------------------------------------------------------------------------------
-
-    def _note_reads(self, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Once for each batch: which reads failed, and whether others use our consumer. Raises: OutageError, ConsumerError."""
-        if offset.plan == self._noted_plan:
-            return
-        self._noted_plan = offset.plan
-        self._reads.note(offset, claims)
-        consumer = self.options.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
-        self._warnings.shared_consumer(self._consumer.note(offset.shards, claims.shards, consumer), consumer)
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
         """The store is not the one that the batch was planned with. Raises: StateError unless `onMetadataLoss` is REPLAY."""

@@ -74,11 +74,11 @@ class QueryWarnings:
             )
             self._once(text, ", ".join(sorted(queries)))
 
-    def shared_consumer(self, shards: Collection[str], consumer: str) -> None:
+    def shared_consumer(self, shards: Collection[str]) -> None:
         """Warn that subscriptions are disturbed batch after batch, once."""
         if shards:
             text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
-            self._once(text, ", ".join(sorted(shards)), consumer)
+            self._once(text, ", ".join(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the claim store is not the one that the batch was planned with."""

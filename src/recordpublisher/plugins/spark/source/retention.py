@@ -4,7 +4,6 @@ At the start of a query: whether records passed it while no query ran. While it 
 driver tells how far the worst shard is from a loss."""
 
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,39 +18,30 @@ from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.shards.retention_check import Gap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
-from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
+from ..options.spark_options import SparkOptions
 from ..outages import is_outage
-from ..service.planning_port import PlanningPort
+from ..service.kinesis_service import KinesisService
 from .offset import BatchOffset
 
 LOG = logging.getLogger("recordpublisher.spark")
 
 
-def accepts_data_loss(properties: Properties) -> bool:
-    """Whether the job goes on without records that are past retention."""
-    return properties.value(ON_DATA_LOSS) == "CONTINUE"
-
-
-def lost_shards(
-    offset: BatchOffset, streams: Iterable[str], service: PlanningPort, properties: Properties, now_ms: int
-) -> frozenset[str]:
+def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
     """The shards of the offset, by `Shard.key`, that have expired unread, for a job that goes on without them.
 
-    `streams` by name. Raises: DataLossError that names what is past retention, unless the job goes on (S5); the error of a service that is
-    away.
+    Raises: DataLossError that names what is past retention, unless the job goes on (S5); the error of a service that is away.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
-    names = set(streams) & {entry.shard.stream for entry in offset.shards.values()}
+    names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
     old = old_shards(restored, now_ms)
     try:
         listed, expired = service.list_restored(names, restored)
         oldest = {name: service.oldest_retained_ms(name) for name in names & {key.rsplit("/", 1)[0] for key in old}}
         missing = [key for key in shards_no_longer_listed(listed, restored, names) if key in expired]
         lost = missing + shards_with_unread_children(listed, restored, oldest)
-        if not accepts_data_loss(properties):
+        if not options.accepts_loss:
             unfinished = [(shard, restored.shards[shard.key]) for shard in listed if shard.key in old]
             lost += [shard.key for shard, state in unfinished if _has_gap(service, shard, state)]
     except RecordPublisherError as error:
@@ -60,7 +50,7 @@ def lost_shards(
         # the tasks meet the same error and report it better
         LOG.warning("cannot check whether records are past retention: %s", error)
         return frozenset()
-    if lost and not accepts_data_loss(properties):
+    if lost and not options.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
         LOG.error("%s; going on because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
@@ -75,7 +65,7 @@ class RetentionLeft(NamedTuple):
     retention_ms: int
 
 
-def least_retention_left(offset: BatchOffset, service: PlanningPort, now_ms: int) -> RetentionLeft | None:
+def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
     """Of the offset's shards the one nearest to a loss, as a part of its retention; None while no retention is known.
 
     A shard without unread records has its whole retention left, as of the last read of a task or the watch at its tip.
@@ -94,5 +84,5 @@ def _seen_by_watch(state: ShardState, tip_ms: int | None) -> ShardState:
     return state if tip_ms is None else replace(state, tip_ms=max(tip_ms, state.tip_ms or 0))
 
 
-def _has_gap(service: PlanningPort, shard: Shard, state: ShardState) -> bool:
+def _has_gap(service: KinesisService, shard: Shard, state: ShardState) -> bool:
     return not state.ended and service.gap_after(shard, state, last_seen_ms(state)) is Gap.LOST

@@ -1,0 +1,124 @@
+"""The start of a query: where a new one begins in each shard; what is checked and noted once in each process, before its first batch."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recordpublisher.fetcher.checkpoints.initial_states import initial_states
+from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.starts import given_position
+from recordpublisher.fetcher.shards.retention_check import Gap
+from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.stream_arns import stream_name
+
+from ..options.spark_options import SparkOptions
+from ..options.start_by_shard import START_OPTION, starts_of
+from ..service.kinesis_service import KinesisService
+from .offset import BatchOffset, ShardOffset, random_id
+from .plan import AvailableNow
+from .retention import lost_shards
+
+LOG = logging.getLogger("recordpublisher.spark")
+UNKNOWN_MS = 0
+"""When the record of a given position arrived: not known, so the service is asked for its oldest record."""
+
+
+def initial_offset(options: SparkOptions, service: KinesisService, now_ms: int) -> BatchOffset:
+    """Where a new query starts. LATEST becomes the service's time before the listing (P3).
+
+    Ancestors of shards that are named one by one count as read, and are left out: what they have lies before the given positions.
+
+    Raises: ConfigurationError when a named shard is not listed, DataLossError when a record at which one starts is past retention,
+    StreamNotFoundError, KinesisError.
+    """
+    starts = starts_of(options.properties, options.streams)
+    if not starts.is_pinned:
+        starts = starts.pinned_at(service.server_time_ms(options.streams[0]))
+    listed = [shard for stream in options.streams for shard in service.list_shards(stream)]
+    _check_listed(listed, starts.by_shard)
+    initial = initial_states(listed, RestoredState(), starts)
+    entries = {
+        shard.key: ShardOffset(shard, replace(initial[shard.key], parents=shard.parents))
+        for shard in listed
+        if shard.shard_id in starts.by_shard or not initial[shard.key].ended
+    }
+    _check_still_there(entries.values(), service, options.accepts_loss)
+    return BatchOffset(random_id(), "start", 0, now_ms, entries, initial_start=starts.default)
+
+
+def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
+    """Raises: DataLossError when the record of a given position is past retention, unless the job accepts that (S5)."""
+    for entry in entries:
+        asked = given_position(entry.state)
+        if entry.state.ended or asked is None:
+            continue
+        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not Gap.LOST:
+            continue
+        lost = f"{entry.key} does not have the record {asked} any more, at which {START_OPTION} begins: it is past the stream's retention"
+        if not accepts_loss:
+            raise DataLossError(f"{lost}. With flink.state.dataloss=CONTINUE the query starts at the oldest record")
+        LOG.warning("%s; going on at the oldest record because flink.state.dataloss=CONTINUE", lost)
+
+
+def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> None:
+    """A shard that was read to its end may have expired."""
+    missing = {shard for shard, state in starts.items() if not state.ended} - {shard.shard_id for shard in listed}
+    if missing:
+        valid = ", ".join(shard.shard_id for shard in listed)
+        reason = "the stream has no such shard, or no longer"
+        raise ConfigurationError(START_OPTION, ", ".join(sorted(missing)), valid, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """What holds for a whole run.
+
+    - `lost`: shards, by `Shard.key`, that have expired unread, if the job goes on without them.
+    - `available_now`: where a run that stops at the tips ends; None for others.
+    """
+
+    lost: frozenset[str] = frozenset()
+    available_now: AvailableNow | None = None
+
+
+def begin_run(
+    reached: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int, *, is_available_now: bool
+) -> QueryRun:
+    """`reached` is where the last batch ended: it may be read and claimed.
+
+    Raises: DataLossError when records are past retention, unless the job goes on; the error of a service that is away.
+    """
+    is_new = reached.batch <= 1
+    lost = frozenset[str]() if is_new else lost_shards(reached, options, service, now_ms)
+    if not is_available_now:
+        return QueryRun(lost)
+    list_shards_now(options, service)  # existing shards belong to the run, even if the discovery has not found them yet
+    # the service's time is truncated to whole seconds: records of this second belong to the run
+    arrival_ms = max(service.server_time_ms(stream) for stream in options.streams) + 1000
+    return QueryRun(lost, AvailableNow(arrival_ms, reached.batch - 1))
+
+
+def list_shards_now(options: SparkOptions, service: KinesisService) -> None:
+    """List the shards of all streams now; the listing is seen by `discovered_shards`."""
+    for stream in options.streams:
+        service.list_shards(stream)
+
+
+def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
+    """The names in `known`, the streams of the checkpoint, that are not in `streams`, the names or ARNs of the options.
+
+    Raises: ConfigurationError when none of the known streams is left: the checkpoint belongs to another job.
+    """
+    known, wanted = set(known), {stream_name(stream) for stream in streams}
+    if known and not known & wanted:
+        names = ", ".join(sorted(known))
+        valid = f"streams with {names} among them, or a new checkpointLocation and a new metadataLocation"
+        raise ConfigurationError(
+            "stream",
+            ", ".join(sorted(wanted)),
+            valid,
+            reason=f"this query has read {names} so far, and positions are kept",
+        )
+    return known - wanted
