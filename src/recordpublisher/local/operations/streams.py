@@ -28,8 +28,7 @@ def create_stream(account: Account, request: requests.CreateStream) -> None:
     """Create a stream; it is ACTIVE after the set delay."""
     distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
     _check_distribution(request.stream_name, mode, distribution)
-    tags = TagSet()
-    tags.add(request.tags or {})
+    tags = TagSet(request.tags)
     stream = account.create_stream(request.stream_name, request.shard_count)
     stream.tags = tags
     stream.warm_throughput = request.warm_throughput

@@ -73,10 +73,8 @@ class AttachedTable(Generic[T]):
             raise in_use(f"The {self._kind} {name} already exists.")
         now = self._clock.now_ms()
         arn = f"{self._arn_prefix}:{self._kind}/{uuid4().hex}"
-        busy = {"busy_status": "CREATING", "busy_until_ms": now + delay_ms}
-        made = self._make(name=name, arn=arn, stream=stream, created_ms=now, settings=settings, **busy)
-        made.tags.add(tags)
-        return self.add(made)
+        busy = {"busy_status": "CREATING", "busy_until_ms": now + delay_ms, "tags": TagSet(tags)}
+        return self.add(self._make(name=name, arn=arn, stream=stream, created_ms=now, settings=settings, **busy))
 
     def add(self, made: T) -> T:
         """Add one that was made before."""

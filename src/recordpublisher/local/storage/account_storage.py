@@ -14,7 +14,7 @@ from ..streams.account import Account
 from ..streams.shard import Shard
 from ..streams.shard_log import TICKS_PER_MS
 from ..streams.stream import Stream
-from .documents import StoredAccount, StoredStream, restore_account, stored_account
+from .documents import StoredStream, decoded, encoded, restore_account
 
 VERSION = 1
 FILE = "kinesis.sqlite"
@@ -134,7 +134,7 @@ class AccountStorage:
 
     def save(self) -> None:
         """Store everything but records, and listen to new shards. Raises: ApiError when it cannot be written."""
-        document = msgspec.msgpack.encode(stored_account(self._account))
+        document = encoded(self._account)
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
             if name not in self._unlisten:
@@ -157,7 +157,7 @@ class AccountStorage:
         if document is None:
             return
         try:
-            stored = msgspec.msgpack.decode(document, type=StoredAccount)
+            stored = decoded(document)
         except UNDECODABLE as error:
             raise _changed(folder, f"its account cannot be read: {error}") from error
         if stored.region != self._account.region:

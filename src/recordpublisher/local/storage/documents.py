@@ -11,6 +11,7 @@ from ..streams.account import Account
 from ..streams.consumers import Consumer
 from ..streams.shard import HashRange, Shard, shard_id
 from ..streams.stream import Busy, Stream
+from ..streams.tags import TagSet
 
 
 class StoredShard(msgspec.Struct, frozen=True):
@@ -26,18 +27,6 @@ class StoredShard(msgspec.Struct, frozen=True):
     ending_counter: int | None
 
 
-class StoredConsumer(msgspec.Struct, frozen=True):
-    """A registered consumer."""
-
-    name: str
-    arn: str
-    created_ms: int
-    active_from_ms: int
-    gone_from_ms: int | None
-    tags: dict[str, str]
-    policy: str | None
-
-
 class StoredStream(msgspec.Struct, frozen=True):
     """A stream with its settings, shards and consumers."""
 
@@ -45,9 +34,9 @@ class StoredStream(msgspec.Struct, frozen=True):
     created_ms: int
     busy: Busy
     settings: dict[str, str | int | list[str] | None]
-    tags: dict[str, str]
+    tags: TagSet
     shards: list[StoredShard]
-    consumers: list[StoredConsumer]
+    consumers: list[Consumer]
 
 
 class StoredAttached(msgspec.Struct, frozen=True):
@@ -60,7 +49,7 @@ class StoredAttached(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     busy_status: str
     busy_until_ms: int
-    tags: dict[str, str]
+    tags: TagSet
     policy: str | None
     cursors: dict[str, int] = {}
     deliveries: list[Delivery] = []
@@ -88,11 +77,17 @@ SETTINGS = (
 )
 
 
-def stored_account(account: Account) -> StoredAccount:
+def encoded(account: Account) -> bytes:
     """Return what is to be stored."""
     streams = [_stored_stream(stream) for stream in account.streams().values()]
     attached = [_stored_attached(each) for each in (*account.queues.all(), *account.channels.all())]
-    return StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams, attached)
+    stored = StoredAccount(account.region, account.tokens.seed, account.committed_ms, streams, attached)
+    return msgspec.msgpack.encode(stored, enc_hook=TagSet.values)
+
+
+def decoded(document: bytes) -> StoredAccount:
+    """Return what was stored. Raises: one of UNDECODABLE."""
+    return msgspec.msgpack.decode(document, type=StoredAccount, dec_hook=lambda _, tags: TagSet(tags))
 
 
 def restore_account(account: Account, stored: StoredAccount) -> None:
@@ -115,9 +110,9 @@ def _stored_stream(stream: Stream) -> StoredStream:
         stream.created_ms,
         stream.busy,
         {name: getattr(stream, name) for name in SETTINGS},
-        stream.tags.values(),
+        stream.tags,
         [_stored_shard(shard) for shard in (*parents.values(), *kept)],
-        [_stored_consumer(consumer) for consumer in stream.consumers.all()],
+        stream.consumers.all(),
     )
 
 
@@ -128,12 +123,7 @@ def _stored_shard(shard: Shard) -> StoredShard:
     return StoredShard(shard.id, shard.index, str(span.start), str(span.end), shard.epoch, parents, *ends)
 
 
-def _stored_consumer(consumer: Consumer) -> StoredConsumer:
-    times = consumer.created_ms, consumer.active_from_ms, consumer.gone_from_ms
-    return StoredConsumer(consumer.name, consumer.arn, *times, consumer.tags.values(), consumer.policy)
-
-
-ATTACHED_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_until_ms", "policy")
+ATTACHED_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_until_ms", "tags", "policy")
 
 
 def _stored_attached(attached: Attached) -> StoredAttached:
@@ -141,7 +131,7 @@ def _stored_attached(attached: Attached) -> StoredAttached:
     if isinstance(attached, Queue):
         known = attached.deliveries
         fields |= {"cursors": known.cursors, "deliveries": list(known.unacknowledged.values())}
-    return StoredAttached(stream=attached.stream.name, tags=attached.tags.values(), **fields)
+    return StoredAttached(stream=attached.stream.name, **fields)
 
 
 def _restore_attached(account: Account, stored: StoredAttached) -> None:
@@ -149,13 +139,11 @@ def _restore_attached(account: Account, stored: StoredAttached) -> None:
     if stream is None:
         raise msgspec.ValidationError(f"{stored.arn} is of the stream {stored.stream}, which is missing")
     fields = {name: getattr(stored, name) for name in ATTACHED_FIELDS}
-    attached: Attached
     if ":queue/" in stored.arn:
-        attached = queue = account.queues.add(Queue(stream=stream, **fields))
+        queue = account.queues.add(Queue(stream=stream, **fields))
         queue.deliveries.begin(stored.cursors, stored.deliveries)
     else:
-        attached = account.channels.add(Attached(stream=stream, **fields))
-    attached.tags.add(stored.tags)
+        account.channels.add(Attached(stream=stream, **fields))
 
 
 def _restore_stream(stream: Stream, stored: StoredStream) -> None:
@@ -172,15 +160,6 @@ def _restore_stream(stream: Stream, stored: StoredStream) -> None:
     stream.restore(stored.created_ms, stored.busy, shards)
     for name, value in stored.settings.items():
         setattr(stream, name, value)
-    stream.tags.add(stored.tags)
-    for each_consumer in stored.consumers:
-        consumer = Consumer(
-            each_consumer.name,
-            each_consumer.arn,
-            each_consumer.created_ms,
-            each_consumer.active_from_ms,
-            each_consumer.gone_from_ms,
-            policy=each_consumer.policy,
-        )
-        consumer.tags.add(each_consumer.tags)
+    stream.tags = stored.tags
+    for consumer in stored.consumers:
         stream.consumers.restore(consumer)

@@ -77,9 +77,7 @@ class ConsumerTable:
         self.require_room(queue_count, is_advantage)
         now = self._clock.now_ms()
         arn = f"{self._stream_arn}/consumer/{name}:{now // 1000}"
-        consumer = Consumer(name, arn, now, now + self._delay_ms)
-        consumer.tags.add(tags or {})
-        self._consumers[name] = consumer
+        consumer = self._consumers[name] = Consumer(name, arn, now, now + self._delay_ms, tags=TagSet(tags))
         return consumer
 
     def restore(self, consumer: Consumer) -> None:

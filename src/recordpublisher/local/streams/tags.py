@@ -20,8 +20,10 @@ def _check_characters(texts: Iterable[str]) -> None:
 class TagSet:
     """Owns the tags of one resource, at most 50. Keys that begin with `aws:` are the service's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, tags: Mapping[str, str] | None = None) -> None:
+        """With these tags. Raises: as `add`."""
         self._values: dict[str, str] = {}
+        self.add(tags or {})
 
     def add(self, tags: Mapping[str, str]) -> None:
         """Add tags, or none of them; raises InvalidArgumentException for a reserved key, other characters and for too many."""
