@@ -20,7 +20,6 @@ from recordpublisher.local import Quotas
 DOCUMENTED = {
     "operations.attached.MOST_ON_A_PAGE": (100, "ListChannels", "greater than 100, at most 100 results"),
     "operations.shards.MAX_SHARDS_PER_PAGE": (1000, "ListShards", "greater than 1000, at most 1000 results"),
-    "operations.shards.TOKEN_LIFETIME_MS": (300_000, "ListShards", "Tokens expire after 300 seconds"),
     "operations.streams.MAX_SHARDS_PER_PAGE": (100, "DescribeStream", "greater than 100, at most 100 results"),
     "operations.streams.MAX_STREAMS_PER_PAGE": (100, "ListStreams", "greater than 100, at most 100 results"),
     "operations.streams.MAX_RETENTION_HOURS": (8760, "IncreaseStreamRetentionPeriod", "is 8760 hours (365 days)"),

@@ -5,7 +5,9 @@ Start with `serve_in_thread` in synchronous code, with `LocalKinesis` in asyncio
 
 from typing import TYPE_CHECKING, Any
 
-from .clock import Clock, ManualClock, SystemClock
+from recordpublisher.publishers.clock import SystemClock
+
+from .clock import Clock, ManualClock
 from .faults.injector import Faults, StreamFault
 from .faults.kinds import FaultKind, FaultRule
 from .quotas import Quotas

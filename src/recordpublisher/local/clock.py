@@ -1,6 +1,5 @@
 """The endpoint's only source of time: the wall clock by default, a manual clock in tests."""
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,14 +9,6 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since the epoch."""
-
-
-class SystemClock:
-    """The machine's wall clock."""
-
-    def now_ms(self) -> int:
-        """Return the time in milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
 
 
 class SteppingClock:

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from aiohttp import ClientPayloadError, ServerDisconnectedError
 
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec.response_decoders import RAW_EVENTS, RESPONSE_DECODERS
 from recordpublisher.publishers.kinesis.error_mapping import error_for_code, translate_errors
 
 from .api_errors import ApiError
-from .clock import SystemClock
 from .dispatcher import HTML_PAGE, HtmlPageError, RequestDispatcher
 from .event_writer import write_events
 from .streams.account import Account, Delays

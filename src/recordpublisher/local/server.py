@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .api_errors import ApiError
-from .clock import Clock, ManualClock, SystemClock
+from .clock import Clock, ManualClock
 from .faults.injector import Faults
 from .faults.kinds import FaultRule
 from .http.aiohttp_server import AiohttpServer

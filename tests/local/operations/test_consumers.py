@@ -31,6 +31,26 @@ def test_consumers_are_listed_page_by_page(call):
     assert "NextToken" not in second
 
 
+def test_a_token_expires(call, clock):
+    for name in ("c", "d"):
+        call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName=name)
+    token = call("ListStreamConsumers", StreamARN=ARN, MaxResults=1)["NextToken"]
+    clock.advance(300_000)
+    with pytest.raises(ApiError, match=r"^ExpiredNextTokenException"):
+        call("ListStreamConsumers", StreamARN=ARN, NextToken=token)
+
+
+def test_a_token_of_another_stream_or_operation_is_invalid(call):
+    call("CreateStream", StreamName="other", ShardCount=1)
+    other = ARN.replace("orders", "other")
+    for name in ("c", "d"):
+        call("RegisterStreamConsumer", StreamARN=other, ConsumerName=name)
+    of_another = call("ListStreamConsumers", StreamARN=other, MaxResults=1)["NextToken"]
+    for token in (of_another, call("ListStreams", Limit=1)["NextToken"], "garbage"):
+        with pytest.raises(ApiError, match=r"^InvalidArgumentException: NextToken is invalid"):
+            call("ListStreamConsumers", StreamARN=ARN, NextToken=token)
+
+
 def test_a_deregistered_consumer_is_not_found(call):
     call("RegisterStreamConsumer", StreamARN=ARN, ConsumerName="c")
     call("DeregisterStreamConsumer", StreamARN=ARN, ConsumerName="c")

@@ -10,7 +10,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.local.clock import SteppingClock, SystemClock
+from recordpublisher.local.clock import SteppingClock
+from recordpublisher.publishers.clock import SystemClock
 
 from fakes.memory_store import MemoryStore
 from fakes.memory_streams import PROPERTIES, install

@@ -3,25 +3,15 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
-
-from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
-
-from ..api_errors import ApiError, invalid_argument
+from ..api_errors import invalid_argument
 from ..queues.attached import Attached, AttachedTable
 from ..requests.queues import ListAttached, StreamFilter
 from ..streams.account import Account
 from ..streams.stream import Stream
+from .pages import page_by_name
 
 T = TypeVar("T", bound=Attached)
 MOST_ON_A_PAGE = 100
-
-
-class AttachedPage(msgspec.Struct, frozen=True, array_like=True, tag="a"):
-    """Where the next page begins, and when this one was sent."""
-
-    after: str
-    issued_ms: int
 
 
 def on_demand_stream(account: Account, configurations: list[Any]) -> Stream:
@@ -54,22 +44,10 @@ def page_of(
     account: Account, table: AttachedTable[T], request: ListAttached, describe: Callable[[T], object], field: str
 ) -> object:
     """Return one page of a table under the name of `field`, and a token for the next one."""
-    after = "" if request.next_token is None else _after(account, request.next_token)
-    chosen = [each for each in table.all() if each.name > after and _is_wanted(each.stream, request.stream_filter)]
-    page = chosen[: min(request.max_results, MOST_ON_A_PAGE)]
-    response: dict[str, object] = {field: [describe(each) for each in page]}
-    if len(page) < len(chosen):
-        response["NextToken"] = account.tokens.seal(AttachedPage(page[-1].name, account.clock.now_ms()))
-    return response
-
-
-def _after(account: Account, token: str) -> str:
-    page = account.tokens.open(token, AttachedPage)
-    if page is None:
-        raise invalid_argument("NextToken is invalid.")
-    if account.clock.now_ms() - page.issued_ms >= NEXT_TOKEN_SECONDS * 1000:
-        raise ApiError("ExpiredNextTokenException", f"NextToken expired: it is older than {NEXT_TOKEN_SECONDS:.0f} s.")
-    return page.after
+    chosen = [each for each in table.all() if _is_wanted(each.stream, request.stream_filter)]
+    most = min(request.max_results, MOST_ON_A_PAGE)
+    page, token = page_by_name(account, field, chosen, request.next_token, most)
+    return {field: [describe(each) for each in page], **token}
 
 
 def _is_wanted(stream: Stream, wanted: list[StreamFilter] | None) -> bool:

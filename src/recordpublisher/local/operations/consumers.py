@@ -1,19 +1,11 @@
 """Register-, Describe-, List- and DeregisterStreamConsumer."""
 
-import msgspec
-
 from ..api_errors import invalid_argument
 from ..requests import consumers as requests
 from ..streams.account import Account
 from ..streams.consumers import Consumer, consumer_not_found
 from ..streams.stream import Stream
-
-
-class ConsumerPage(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """Where the next page of ListStreamConsumers begins."""
-
-    stream: str
-    after: str
+from .pages import page_by_name
 
 
 def register_stream_consumer(account: Account, request: requests.RegisterStreamConsumer) -> object:
@@ -34,13 +26,9 @@ def describe_stream_consumer(account: Account, request: requests.ConsumerRequest
 def list_stream_consumers(account: Account, request: requests.ListStreamConsumers) -> object:
     """List a stream's consumers by name, page by page."""
     stream = account.find_usable(arn=request.stream_arn)
-    after = _after(account, stream, request.next_token)
-    consumers = [consumer for consumer in stream.consumers.all() if consumer.name > after]
-    found = consumers[: request.max_results]
-    response: dict[str, object] = {"Consumers": [consumer.describe(account.clock.now_ms()) for consumer in found]}
-    if len(found) < len(consumers):
-        response["NextToken"] = account.tokens.seal(ConsumerPage(stream.name, found[-1].name))
-    return response
+    consumers, listing = stream.consumers.all(), f"consumers of {stream.name}"
+    found, token = page_by_name(account, listing, consumers, request.next_token, request.max_results)
+    return {"Consumers": [consumer.describe(account.clock.now_ms()) for consumer in found], **token}
 
 
 def deregister_stream_consumer(account: Account, request: requests.ConsumerRequest) -> None:
@@ -59,12 +47,3 @@ def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[
         raise consumer_not_found(arn)
     stream = account.find_usable(arn=arn or request.stream_arn)
     return stream, stream.consumers.find(name=request.consumer_name, arn=arn)
-
-
-def _after(account: Account, stream: Stream, token: str | None) -> str:
-    if token is None:
-        return ""
-    page = account.tokens.open(token, ConsumerPage)
-    if page is None or page.stream != stream.name:
-        raise invalid_argument("NextToken is invalid.")
-    return page.after

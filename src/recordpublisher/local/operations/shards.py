@@ -4,8 +4,6 @@ from math import inf
 
 import msgspec
 
-from recordpublisher.publishers.service_limits import NEXT_TOKEN_SECONDS
-
 from ..api_errors import ApiError, invalid_argument, not_found
 from ..faults.kinds import FaultKind
 from ..requests import streams as requests
@@ -16,9 +14,9 @@ from ..streams.resharding import update_shard_count as change_shard_count
 from ..streams.shard import Shard
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import Stream
+from .pages import check_age
 
 MAX_SHARDS_PER_PAGE = 1000
-TOKEN_LIFETIME_MS = int(NEXT_TOKEN_SECONDS * 1000)
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
@@ -86,8 +84,7 @@ def _continued(account: Account, token: str) -> ShardPage:
     page = account.tokens.open(token, ShardPage)
     if page is None or account.find(page.stream).created_ms != page.stream_created_ms:
         raise invalid_argument("NextToken is invalid.")
-    if account.clock.now_ms() - page.issued_ms >= TOKEN_LIFETIME_MS:
-        raise ApiError("ExpiredNextTokenException", f"NextToken expired: it is older than {TOKEN_LIFETIME_MS} ms.")
+    check_age(account, page.issued_ms)
     return page
 
 

@@ -1,9 +1,5 @@
 """CreateStream, DeleteStream, DescribeStream(Summary), ListStreams, the retention period and the record distribution."""
 
-from itertools import islice
-
-import msgspec
-
 from ..api_errors import ApiError, in_use, invalid_argument
 from ..requests import streams as requests
 from ..requests.fields import StreamRequest
@@ -11,17 +7,12 @@ from ..streams.account import Account
 from ..streams.shard_filter import filter_shards
 from ..streams.stream import DEFAULT_RETENTION_HOURS, Stream
 from ..streams.tags import TagSet
+from .pages import page_by_name
 from .settings import check_unused, describe_warm_throughput
 
 MAX_SHARDS_PER_PAGE = 100
 MAX_STREAMS_PER_PAGE = 100
 MAX_RETENTION_HOURS = 8760
-
-
-class StreamPage(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Where the next page of ListStreams begins."""
-
-    after: str
 
 
 def create_stream(account: Account, request: requests.CreateStream) -> None:
@@ -74,18 +65,11 @@ def describe_stream_summary(account: Account, request: StreamRequest) -> object:
 
 def list_streams(account: Account, request: requests.ListStreams) -> object:
     """List the streams by name, page by page."""
-    after = request.exclusive_start_stream_name or ""
-    if request.next_token is not None:
-        page = account.tokens.open(request.next_token, StreamPage)
-        if page is None:
-            raise invalid_argument("NextToken is invalid.")
-        after = page.after
-    names = (name for name in sorted(account.streams()) if name > after)
-    found = list(islice(names, min(request.limit, MAX_STREAMS_PER_PAGE)))
-    more = next(names, None) is not None
-    token = {"NextToken": account.tokens.seal(StreamPage(found[-1]))} if more else {}
-    summaries = [_summary(account.find(name)) for name in found]
-    return {"StreamNames": found, "HasMoreStreams": more, "StreamSummaries": summaries, **token}
+    most, after = min(request.limit, MAX_STREAMS_PER_PAGE), request.exclusive_start_stream_name or ""
+    streams = account.streams().values()
+    found, token = page_by_name(account, "streams", streams, request.next_token, most, after)
+    names, summaries = [stream.name for stream in found], [_summary(stream) for stream in found]
+    return {"StreamNames": names, "HasMoreStreams": bool(token), "StreamSummaries": summaries, **token}
 
 
 def increase_stream_retention_period(account: Account, request: requests.ChangeRetention) -> None:
