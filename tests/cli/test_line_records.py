@@ -72,7 +72,8 @@ def test_the_key_is_the_value_of_a_field():
     [
         (b"{", "it is no JSON"),
         (b"\xff", "it is no JSON"),
-        (b"[1]", "it has no field 'customer'"),
+        (b"[1]", "it is no JSON object"),
+        (b'{"other":1}', "it has no field 'customer'"),
         (b'{"customer":null}', "it has no field 'customer'"),
     ],
 )

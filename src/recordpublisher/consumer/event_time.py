@@ -3,16 +3,18 @@
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, PluginError
+from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.log_fields import about
 from recordpublisher.publishers.properties.groups.values_and_time import FUTURE_LIMIT, TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
 from recordpublisher.publishers.user_code import check_user_function
+
+from .json_field import json_field
 
 EARLIEST_MS = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
@@ -69,9 +71,9 @@ class JsonFieldTimestamps:
     zone, rounded down to ms."""
 
     def __init__(self, field: str) -> None:
+        """Raises: ConfigurationError for an invalid name."""
         self._field = field
-        shape = msgspec.defstruct("EventTime", [("at", int | float | str)], rename={"at": field}, gc=False)
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(shape).decode
+        self._decode = json_field(TIMESTAMP_FIELD.key, field, int | float | str)
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """The field of each record. Raises: ValueError that names the field if it is missing or invalid."""
@@ -80,7 +82,7 @@ class JsonFieldTimestamps:
     def times_in(self, payloads: Sequence[bytes]) -> list[int]:
         """The field of each payload. Raises: as `timestamps`."""
         try:
-            return [at if type(at) is int else _millis(at) for at in [self._decode(data).at for data in payloads]]
+            return [at if type(at) is int else _millis(at) for at in [self._decode(data).value for data in payloads]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
             raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
 
@@ -138,11 +140,7 @@ def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], 
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return FunctionTimestamps(assigner)
-    try:
-        return ArrivalTimestamps() if field is None else JsonFieldTimestamps(field)
-    except ValueError as error:
-        valid = "a name without quotes, backslashes and control characters"
-        raise ConfigurationError(TIMESTAMP_FIELD.key, field, valid) from error
+    return ArrivalTimestamps() if field is None else JsonFieldTimestamps(field)
 
 
 def _short(number: int) -> str:

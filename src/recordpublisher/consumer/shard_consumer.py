@@ -13,7 +13,7 @@ from recordpublisher.publishers.base import RecordPublisher, RunResult
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
-from recordpublisher.publishers.records import RecordBatch, UserRecord, behind_after
+from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import SkippedRecordsLog
@@ -94,11 +94,7 @@ class BatchDecorator:
                 break
             size += len(payloads[-1])
         stop = start + max(len(payloads), 1)
-        part = batch.slice(start, stop)
-        if stop < len(batch):
-            read_ms, done_ms = batch.arrival_millis[-1], part.arrival_millis[-1]
-            part = replace(part, millis_behind_latest=behind_after(batch.millis_behind_latest, read_ms, done_ms))
-        return self.decorate(part, payloads or None), stop
+        return self.decorate(batch.slice(start, stop), payloads or None), stop
 
     def decorate(self, batch: RecordBatch, payloads: Sequence[bytes] | None = None) -> RecordBatch:
         """The batch with values, event times and watermarks. A batch without records is returned unchanged.

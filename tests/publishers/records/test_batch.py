@@ -104,6 +104,20 @@ def test_only_the_last_slice_has_the_child_shards(batch, cuts):  # S3
     assert all(part.child_shards == () for part in others)
 
 
+def test_a_slice_before_the_last_is_behind_the_tip_by_its_last_record():
+    batch = replace(a_plain_batch(), millis_behind_latest=500)
+
+    assert [batch.slice(start, 1 + start).millis_behind_latest for start in range(3)] == [2500, 1500, 500]
+    assert batch.slice(0, 0).millis_behind_latest == 2500
+    assert a_plain_batch().slice(0, 1).millis_behind_latest is None
+
+
+def test_a_slice_before_the_last_of_a_batch_at_the_tip_does_not_promise_the_tip():
+    batch = RecordBatch(Shard("s", "a"), [UserRecord(b"", str(n), 1.0) for n in range(2)], 0)
+
+    assert [batch.slice(start, 1 + start).millis_behind_latest for start in range(2)] == [None, 0]
+
+
 def test_a_batch_with_new_columns_keeps_its_cached_columns():
     batch = a_plain_batch()
 

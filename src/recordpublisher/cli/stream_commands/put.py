@@ -10,12 +10,13 @@ from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import msgspec
 import typer
 
+from recordpublisher.consumer.json_field import json_field
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.log_fields import counted
@@ -83,18 +84,18 @@ def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
         return lambda line: fixed
     if field is None:
         return lambda line: uuid4().hex
-    return lambda line: _value(line, field)
+    decode = json_field("--key-field", field, Any, None)
 
+    def key_of(line: bytes) -> str:
+        try:
+            value = decode(line).value
+        except UNDECODABLE as error:
+            raise ValueError(f"it is no JSON object: {error}") from error
+        if value is None:
+            raise ValueError(f"it has no field {field!r}")
+        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
-def _value(line: bytes, field: str) -> str:
-    try:
-        found = msgspec.json.decode(line)
-    except UNDECODABLE as error:
-        raise ValueError(f"it is no JSON: {error}") from error
-    value = found.get(field) if isinstance(found, dict) else None
-    if value is None:
-        raise ValueError(f"it has no field {field!r}")
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return key_of
 
 
 PROGRESS_SECONDS = 10.0

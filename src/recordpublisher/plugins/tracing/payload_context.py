@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from recordpublisher.consumer.json_field import json_field
 from recordpublisher.plugins.host.function_property import imported_function
-from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.metrics import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
@@ -26,17 +26,12 @@ class ContextField:
     def __init__(self, name: str) -> None:
         """Raises: ConfigurationError for a name that JSON would have to escape."""
         self._key = msgspec.json.encode(name)
-        payload: Any
-        try:
-            payload = msgspec.defstruct("Payload", [("context", Any, None)], rename={"context": name})
-        except ValueError as error:
-            raise ConfigurationError(TRACING_FIELD.key, name, "a name without quotes and backslashes") from error
-        self._decode = msgspec.json.Decoder(payload).decode
+        self._decode = json_field(TRACING_FIELD.key, name, Any, None)
 
     def read(self, record: Record) -> Carrier | None:
         """What the field holds; None: it is not there, or the payload is no JSON object."""
         try:
-            context = self._decode(record.data).context
+            context = self._decode(record.data).value
         except UNDECODABLE:
             return None
         if isinstance(context, str):
@@ -47,7 +42,7 @@ class ContextField:
     def add(self, data: bytes, traceparent: str) -> bytes:
         """The payload with the field. One that has it, or is no JSON object, stays as it is."""
         try:
-            is_there = self._decode(data).context is not None
+            is_there = self._decode(data).value is not None
         except UNDECODABLE:
             return data
         if is_there:

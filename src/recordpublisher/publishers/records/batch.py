@@ -227,8 +227,16 @@ class RecordBatch(Generic[V_co]):
             return SequenceNumber(done.sequence_number, done.sub_sequence_number)
         return SequenceNumber(done.sequence_number)
 
+    def _behind_after(self, count: int) -> int | None:
+        arrivals = self.arrival_millis
+        return behind_after(self.millis_behind_latest, arrivals[-1], arrivals[max(count, 1) - 1])
+
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
-        """The records from `start` up to, not including, `stop`; only the last slice has the read position and child shards."""
+        """The records from `start` up to, not including, `stop`.
+
+        Only the last slice has the read position, the child shards and the read's distance from the tip; others have that of their last
+        record.
+        """
         if start == 0 and stop >= len(self.records):
             return self
         length = len(self.records)
@@ -238,6 +246,7 @@ class RecordBatch(Generic[V_co]):
             records=self.columns[start:stop],
             read_position=self.position_after(stop),
             child_shards=self.child_shards if is_last else (),
+            millis_behind_latest=self.millis_behind_latest if is_last else self._behind_after(stop),
             raw_count=_proportion(self.raw_count, start, stop, length),
             raw_bytes=_proportion(self.raw_bytes, start, stop, length),
             values=None if self.values is None else self.values[start:stop],
