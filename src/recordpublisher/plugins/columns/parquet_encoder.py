@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.files_and_tables import (
     PARQUET_COMPRESSION,
     PARQUET_ROW_GROUP,
@@ -23,24 +25,20 @@ _ALL_DIFFERENT = {"value", *(field.name for field in RECORD_FIELDS if field.is_d
 """Columns without a dictionary: nearly every value differs, and it would cost a quarter of the encoding."""
 
 
-class ParquetOptions(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
     """How files are written: `flink.sink.parquet.*`."""
 
-    compression: str = "SNAPPY"
-    row_group_bytes: int = 32 * 2**20
-    has_statistics: bool = True
+    compression: str = of_property(PARQUET_COMPRESSION)
+    row_group_bytes: int = of_property(PARQUET_ROW_GROUP)
+    has_statistics: bool = of_property(PARQUET_STATISTICS)
     sorted_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, properties: Properties) -> ParquetOptions:
         """Raises: ConfigurationError."""
         names = [name.strip() for name in (properties.value(PARQUET_SORT) or "").split(",")]
-        return cls(
-            properties.value(PARQUET_COMPRESSION),
-            properties.value(PARQUET_ROW_GROUP),
-            properties.value(PARQUET_STATISTICS),
-            tuple(filter(None, names)),
-        )
+        return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def check(self, schema: pa.Schema) -> None:
         """Whether files of these columns can be sorted as wanted. Raises: ConfigurationError."""

@@ -1,6 +1,7 @@
 """How the batches of each shard get values, event times and watermarks, from functions or properties."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
@@ -37,7 +38,11 @@ def batch_decorator_factory(
     """Makes the `BatchDecorator` of each shard. Functions override properties. Invalid settings raise here, not at the first record."""
     values = chosen_deserializer(registry, properties, deserializer)
     times = timestamp_assigner_for(properties, timestamp_assigner)
-    strategy = _watermark_strategy_factory(registry, properties, watermark_assigner)
+    strategy: Callable[[], WatermarkStrategy]
+    if watermark_assigner is None:
+        strategy = watermark_strategy_factory(registry, properties)
+    else:
+        strategy = partial(AssignedWatermarks, properties, watermark_assigner)
     on_poison, limit = OnBadRecord[properties.value(ON_BAD_RECORD)], properties.value(FUTURE_LIMIT)
     decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
     skipped_log, implausible_times = SkippedRecordsLog(log), ImplausibleTimes()
@@ -79,11 +84,3 @@ def chosen_deserializer(
 def made_type(values: Deserializer[Any]) -> Any:
     """The type of its values; None: it is not known."""
     return getattr(values, "into", None) or getattr(values, "makes", None)
-
-
-def _watermark_strategy_factory(
-    registry: Registry, properties: Properties, assigner: Assigner | None
-) -> Callable[[], WatermarkStrategy]:
-    if assigner is None:
-        return watermark_strategy_factory(registry, properties)
-    return lambda: AssignedWatermarks(properties, assigner)

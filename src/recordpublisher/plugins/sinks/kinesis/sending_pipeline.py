@@ -19,7 +19,6 @@ from .failed_records import FailedRecords
 from .outstanding_records import OutstandingRecords
 from .pending_record import PendingRecord
 from .put_records.completion_handler import CompletionHandler, KeyOrder
-from .put_records.request import RequestLimits
 from .put_records.sender import Sender, SendPermission
 from .settings import KinesisSinkSettings
 from .shard_queues.kpl_aggregator import KplAggregator
@@ -124,8 +123,7 @@ class SendingPipeline:
             port,
             stream,
             queues,
-            RequestLimits(settings.request_count, settings.request_bytes, settings.linger_seconds),
-            settings.connections,
+            settings,
             clock,
             metrics,
             self.permission,

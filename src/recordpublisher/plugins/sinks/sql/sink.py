@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, text
 
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Staged
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, new_version
@@ -13,13 +13,12 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.plugins.databases.database import Database
 from recordpublisher.plugins.databases.postgresql_sessions import end_sessions, session_prefix
 from recordpublisher.plugins.stores.sql_store import SqlStore
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.groups.sinks import SQL_BUFFER, SQL_COLUMNS, SQL_TABLE, SQL_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 
-from .earlier_positions import refuse_earlier_positions
 from .row_buffer import RowBuffer
 from .target_table import TargetTable, check_fields
 
@@ -27,6 +26,8 @@ log = logging.getLogger("recordpublisher.database")
 ENTRIES = "recordpublisher_commits"
 """The table of entries. Its own: the state store of the same job may be in the same database."""
 MAX_JOB_NAME = 200
+EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
+"""Of versions before 26 November 2026, which had positions in tables of their own: with a fixed number of subtasks, and of groups."""
 
 
 class SqlSink(CommittingSink):
@@ -55,7 +56,7 @@ class SqlSink(CommittingSink):
 
     async def open(self, context: SinkContext) -> None:
         """Find the table, or create it. Raises: ConfigurationError, RetriesExhaustedError, StateError."""
-        await self._database.transaction(lambda connection: refuse_earlier_positions(connection, self._job))
+        await self._database.transaction(lambda connection: _refuse_earlier_positions(connection, self._job))
         await self._entries.prepare()
 
         def target(connection: Connection) -> TargetTable:
@@ -160,6 +161,19 @@ class SqlSink(CommittingSink):
         for job in sorted({job for job, value in stored if _target_of(value) == self.target()}):
             log.warning(
                 "table %s also has rows of job '%s': the jobs have positions of their own", self._table_name, job
+            )
+
+
+def _refuse_earlier_positions(connection: Connection, job: str) -> None:
+    """Raises: StateError when an earlier version has left positions of the job, which says how to take them along."""
+    for table in filter(inspect(connection).has_table, EARLIER_TABLES):
+        found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
+        if connection.scalar(found, {"job": job}):
+            raise StateError(
+                f"table {table} has positions of job '{job}' of an earlier version, which this one does not read. With that version "
+                "stop the job, and write them into a file: `recordpublisher positions show JOB --json > positions.jsonl`. Then delete "
+                f"them, `DELETE FROM {table} WHERE job = '...'`, and `recordpublisher positions import JOB --from file:positions.jsonl` "
+                "stores them here"
             )
 
 

@@ -1,18 +1,20 @@
 """When a call is sent and which records it carries (K1, K4)."""
 
+from dataclasses import replace
+
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_records.request import (
     NEVER,
-    PutRequest,
-    RequestLimits,
     take_next_request,
 )
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.shard_queues.kpl_aggregator import KplAggregator
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import AggregatingShardQueue, ShardQueue
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
-LIMITS = RequestLimits(records=10, bytes=1_000, linger_seconds=0.1)
+LIMITS = replace(KinesisSinkSettings.of(Properties()), request_count=10, request_bytes=1_000, linger_seconds=0.1)
 FAST = ShardRateLimit(1e6, 1e9)
 
 
@@ -24,7 +26,7 @@ def a_queue(records=0, size=10, since=0.0, rate_limit=FAST, name="a"):
 
 
 def counts(request):
-    return [len(batch.records) for batch in request.batches]
+    return [len(batch.records) for batch in request]
 
 
 def test_without_records_there_is_no_call():
@@ -59,7 +61,7 @@ def test_a_paused_shard_is_checked_when_its_pause_ends():
     queue = a_queue(20)
     queue.next_send_at = 3.0
     assert take_next_request([queue], 1.0, LIMITS) == 3.0
-    assert isinstance(take_next_request([queue], 3.0, LIMITS), PutRequest)
+    assert counts(take_next_request([queue], 3.0, LIMITS)) == [10]
 
 
 def test_a_shard_with_three_bursts_in_flight_waits_for_a_completion():
@@ -75,13 +77,13 @@ def test_a_shard_with_three_bursts_in_flight_waits_for_a_completion():
 
 def test_the_shard_that_waited_longest_goes_first():
     queues = [a_queue(50, name="a"), a_queue(50, name="b")]
-    served = [take_next_request(queues, 1.0, LIMITS).batches[0].queue.shard.shard_id for _ in range(4)]
+    served = [take_next_request(queues, 1.0, LIMITS)[0].queue.shard.shard_id for _ in range(4)]
     assert set(served) == {"a", "b"}
 
 
 def test_a_shard_is_sent_at_most_a_quarter_second_of_its_rate_at_once():
     queue = a_queue(300, rate_limit=ShardRateLimit(100, 2**20))
-    assert counts(take_next_request([queue], 1.0, RequestLimits(500, 2**20, 0.1))) == [25]
+    assert counts(take_next_request([queue], 1.0, replace(LIMITS, request_count=500, request_bytes=2**20))) == [25]
 
 
 def aggregating(records, since=0.0):
@@ -95,12 +97,12 @@ def test_k1_partly_filled_aggregates_wait_for_the_linger():
     queue = aggregating(10)
     assert take_next_request([queue], 0.05, LIMITS) == 0.1
     request = take_next_request([queue], 0.1, LIMITS)
-    assert [len(one.parts) for one in request.batches[0].records] == [4, 4, 2]
+    assert [len(one.parts) for one in request[0].records] == [4, 4, 2]
 
 
 def test_a_full_call_of_aggregates_leaves_the_partly_filled_one_queued():
     queue = aggregating(43)
     request = take_next_request([queue], 0.05, LIMITS)
-    assert [len(one.parts) for one in request.batches[0].records] == [4] * 10
+    assert [len(one.parts) for one in request[0].records] == [4] * 10
     assert len(queue.records) == 3
     assert take_next_request([queue], 0.06, LIMITS) > 0.1

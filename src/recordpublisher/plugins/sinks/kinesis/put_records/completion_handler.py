@@ -80,7 +80,7 @@ class CompletionHandler:
     def handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
         """Acknowledge, send again or give up each record of a call."""
         remaining = iter(results)
-        for batch in request.batches:
+        for batch in request:
             outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._retries.max_retries)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)

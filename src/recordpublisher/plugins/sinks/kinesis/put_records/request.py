@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..pending_record import PendingRecord
+from ..settings import KinesisSinkSettings
 from ..shard_queues.shard_queue import ShardQueue
 
 NEVER = float("inf")
@@ -11,15 +12,6 @@ TIMER_TOLERANCE_SECONDS = 0.001
 """Timers are rounded: what is due this soon counts as due."""
 COALESCE_SECONDS = 0.01
 """Shards whose next send is this close go into the same call: one call instead of many small ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    """Limits of one call: records, bytes of data and keys; and how long records wait for a full call."""
-
-    records: int
-    bytes: int
-    linger_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +23,11 @@ class ShardBatch:
     limit_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PutRequest:
-    """One call: its records, shard by shard, in the order in which they are sent."""
-
-    batches: list[ShardBatch]
+PutRequest = list[ShardBatch]
+"""One call: its records, shard by shard, in the order in which they are sent."""
 
 
-def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestLimits) -> PutRequest | float:
+def take_next_request(queues: Iterable[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest | float:
     """Take the records of the call that is due now off the queues; otherwise return the time of the next check.
 
     A call is due when it can be filled, or when a record has waited for the linger.
@@ -50,8 +39,7 @@ def take_next_request(queues: Iterable[ShardQueue], now: float, limits: RequestL
     if not due and not _fills_a_call(ready, limits):
         return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
     # The shard that has waited longest goes first: none starves when one call cannot take all.
-    batches = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
-    return PutRequest(batches) if batches else check_at
+    return _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits) or check_at
 
 
 def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], float]:
@@ -62,16 +50,16 @@ def _ready(queues: Iterable[ShardQueue], now: float) -> tuple[list[ShardQueue], 
     return ready, min(later, default=NEVER)
 
 
-def _fills_a_call(ready: list[ShardQueue], limits: RequestLimits) -> bool:
+def _fills_a_call(ready: list[ShardQueue], limits: KinesisSinkSettings) -> bool:
     return (
-        sum([queue.sendable_estimate for queue in ready]) >= limits.records
-        or sum([min(queue.queued_bytes, queue.burst_bytes) for queue in ready]) >= limits.bytes
+        sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
+        or sum([min(queue.queued_bytes, queue.burst_bytes) for queue in ready]) >= limits.request_bytes
     )
 
 
-def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: RequestLimits) -> list[ShardBatch]:
-    batches: list[ShardBatch] = []
-    records, size = limits.records, limits.bytes
+def _take_batches(ready: list[ShardQueue], due: set[ShardQueue], now: float, limits: KinesisSinkSettings) -> PutRequest:
+    batches: PutRequest = []
+    records, size = limits.request_count, limits.request_bytes
     for queue in ready:
         taken = queue.take(records, size, is_due=queue in due)
         if not taken[0]:

@@ -82,7 +82,7 @@ def with_unsent(
 ) -> list[PutResult]:
     """The results of all records of a call. One that must not be sent any more (None) is done with, as if its shard had taken it."""
     remaining = iter(results)
-    queues = [batch.queue for batch in request.batches for _ in batch.records]
+    queues = [batch.queue for batch in request for _ in batch.records]
     return [
         PutResult(shard_id=_expected_shards(queue)[0]) if entry is None else next(remaining)
         for entry, queue in zip(entries, queues, strict=True)

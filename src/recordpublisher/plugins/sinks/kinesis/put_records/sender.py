@@ -9,11 +9,12 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, Writin
 
 from ..failed_records import VALIDATION_EXCEPTION
 from ..pending_record import PendingRecord, SourceShard, size_of
+from ..settings import KinesisSinkSettings
 from ..shard_queues.kpl_aggregator import KplAggregator
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
-from .request import NEVER, PutRequest, RequestLimits, take_next_request
+from .request import NEVER, PutRequest, take_next_request
 from .results import results_of_failed_call, results_of_refused_call, with_unsent
 
 POLL_SECONDS = 0.1
@@ -71,8 +72,7 @@ class Sender:
         port: WritingPort,
         stream: str,
         queues: ShardQueues,
-        limits: RequestLimits,
-        connections: int,
+        settings: KinesisSinkSettings,
         clock: Clock,
         metrics: SinkMetrics,
         permission: SendPermission,
@@ -82,8 +82,7 @@ class Sender:
         self._port = port
         self._stream = stream
         self._queues = queues
-        self._limits = limits
-        self._connections = connections
+        self._settings = settings
         self._clock = clock
         self._metrics = metrics
         self._permission = permission
@@ -124,12 +123,12 @@ class Sender:
 
     async def _step(self) -> None:
         """Start one call, or wait until the next one may be due."""
-        if len(self._calls) >= self._connections:
+        if len(self._calls) >= self._settings.connections:
             await self._wakeup.wait()
             return
         now = self._clock.monotonic()
-        found = take_next_request(self._queues, now, self._limits)
-        if isinstance(found, PutRequest):
+        found = take_next_request(self._queues, now, self._settings)
+        if isinstance(found, list):
             call = asyncio.create_task(self._send(found), name="put-records")
             self._calls.add(call)
             call.add_done_callback(self._on_call_end)
@@ -146,7 +145,7 @@ class Sender:
         self._wakeup.notify_all()
 
     async def _send(self, request: PutRequest) -> None:
-        entries = await self._permission.entries([record for batch in request.batches for record in batch.records])
+        entries = await self._permission.entries([record for batch in request for record in batch.records])
         sent = [entry for entry in entries if entry is not None]
         results: list[PutResult] = []
         if sent:
