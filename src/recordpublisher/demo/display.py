@@ -28,7 +28,6 @@ class DemoProgress:
     all_sent: bool = False
     offsets: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    rates: dict[str, float] = field(default_factory=dict)
     shards: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen_idle: set[str] = field(default_factory=set)
     global_watermarks: list[tuple[str, int]] = field(default_factory=list)
@@ -48,7 +47,6 @@ class DemoProgress:
         rows = offset["records"] + source["numInputRows"]
         # a query that waits reports its last offset again, with no rows
         self.rows[name] = max(rows, self.rows.get(name, 0))
-        self.rates[name] = progress.get("processedRowsPerSecond") or 0.0
         self.seen_idle |= {key for key, entry in offset["shards"].items() if entry.get("idle")}
         if name == "flights":
             self._update_shards(offset["shards"])

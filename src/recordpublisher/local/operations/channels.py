@@ -69,7 +69,7 @@ def delete_channel(account: Account, request: requests.ChannelRequest) -> None:
 def _destination(request: requests.CreateChannel) -> str:
     if (request.s3 is None) == (request.s3_tables is None):
         raise invalid_argument(f"Exactly one of {S3} and {TABLES} must be given.")
-    if request.s3_tables is not None and len(request.s3_tables.tables) != 1:
+    if request.s3_tables is not None and len(request.s3_tables.s3_tables_configuration_list) != 1:
         raise invalid_argument("S3TablesConfigurationList must have exactly one entry.")
     return TABLES if request.s3 is None else S3
 

@@ -33,18 +33,18 @@ class RecordConfiguration(Shown, frozen=True):
 
 
 class ChannelStreamConfiguration(Shown, frozen=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     record_configuration: RecordConfiguration
 
 
 class DeadLetterQueueS3Configuration(Shown, frozen=True):
-    bucket_arn: BucketArn = msgspec.field(name="BucketARN")
+    bucket_arn: BucketArn
     expected_bucket_owner: Owner
     error_output_prefix: ErrorPrefix | None = None
 
 
 class S3StorageConfiguration(Shown, frozen=True):
-    bucket_arn: BucketArn = msgspec.field(name="BucketARN")
+    bucket_arn: BucketArn
     expected_bucket_owner: Owner
     compression_type: Literal["NONE", "GZIP", "ZSTD"]
     output_key_template: KeyTemplate | None = None
@@ -53,9 +53,7 @@ class S3StorageConfiguration(Shown, frozen=True):
 
 class S3DestinationConfiguration(Shown, frozen=True, kw_only=True):
     data_freshness_in_seconds: int | None = None
-    dead_letter_queue: DeadLetterQueueS3Configuration | None = msgspec.field(
-        name="DeadLetterQueueS3Configuration", default=None
-    )
+    dead_letter_queue_s3_configuration: DeadLetterQueueS3Configuration | None = None
     storage_configuration: S3StorageConfiguration
 
 
@@ -69,7 +67,7 @@ class PartitionSpec(Shown, frozen=True):
 
 
 class S3TablesConfiguration(Shown, frozen=True):
-    table_bucket_arn: TableBucketArn = msgspec.field(name="TableBucketARN")
+    table_bucket_arn: TableBucketArn
     namespace: TableName
     table_name: TableName
     compression_type: Literal["NONE", "ZSTD", "SNAPPY"]
@@ -78,10 +76,8 @@ class S3TablesConfiguration(Shown, frozen=True):
 
 class S3TablesDestinationConfiguration(Shown, frozen=True, kw_only=True):
     data_freshness_in_seconds: int | None = None
-    dead_letter_queue: DeadLetterQueueS3Configuration = msgspec.field(name="DeadLetterQueueS3Configuration")
-    tables: Annotated[list[S3TablesConfiguration], Meta(min_length=1, max_length=10_000)] = msgspec.field(
-        name="S3TablesConfigurationList"
-    )
+    dead_letter_queue_s3_configuration: DeadLetterQueueS3Configuration
+    s3_tables_configuration_list: Annotated[list[S3TablesConfiguration], Meta(min_length=1, max_length=10_000)]
 
 
 class ChannelEncryptionConfiguration(Shown, frozen=True):
@@ -91,14 +87,12 @@ class ChannelEncryptionConfiguration(Shown, frozen=True):
 
 class CloudWatchLogs(Shown, frozen=True):
     enabled: bool
-    log_group_name: Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^(?:[\.\-_/#A-Za-z0-9]+)\Z")] | None = (
-        None
-    )
+    log_group_name: LogGroup | None = None
     log_stream_name: LogStream | None = None
 
 
 class ChannelLoggingConfiguration(Shown, frozen=True):
-    logs: CloudWatchLogs = msgspec.field(name="CloudWatchLogs")
+    cloud_watch_logs: CloudWatchLogs
 
 
 class CreateChannel(Request, frozen=True):
@@ -117,7 +111,7 @@ class CreateChannel(Request, frozen=True):
 class ChannelRequest(Request, frozen=True):
     """An input that names a channel."""
 
-    channel_arn: ChannelArn = msgspec.field(name="ChannelARN")
+    channel_arn: ChannelArn
 
 
 class DestinationUpdate(Request, frozen=True):

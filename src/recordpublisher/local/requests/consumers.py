@@ -1,12 +1,10 @@
 """The inputs of operations on consumers and their subscriptions."""
 
-import msgspec
-
 from .fields import Arn, Count, Name, Number, Request, StartType, Tags, Token
 
 
 class RegisterStreamConsumer(Request, frozen=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     consumer_name: Name
     tags: Tags | None = None
 
@@ -14,13 +12,13 @@ class RegisterStreamConsumer(Request, frozen=True):
 class ConsumerRequest(Request, frozen=True):
     """Names a consumer by its ARN, or by its stream and name."""
 
-    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+    stream_arn: Arn | None = None
     consumer_name: Name | None = None
-    consumer_arn: Arn | None = msgspec.field(name="ConsumerARN", default=None)
+    consumer_arn: Arn | None = None
 
 
 class ListStreamConsumers(Request, frozen=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     next_token: Token | None = None
     max_results: Count = 100
     stream_creation_timestamp: float | None = None
@@ -35,7 +33,7 @@ class StartingPosition(Request, frozen=True):
 
 
 class SubscribeToShard(Request, frozen=True):
-    consumer_arn: Arn = msgspec.field(name="ConsumerARN")
+    consumer_arn: Arn
     shard_id: Name
     starting_position: StartingPosition
     dry_run: bool = False

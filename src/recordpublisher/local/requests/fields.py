@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from recordpublisher.publishers.service_limits import GET_RECORDS_RECORDS, PARTITION_KEY_CHARACTERS
+from recordpublisher.publishers.service_limits import (
+    GET_RECORDS_RECORDS,
+    LARGEST_RECORD_BYTES,
+    PARTITION_KEY_CHARACTERS,
+)
 
 
 def text(most: int, pattern: str) -> Meta:
@@ -26,11 +30,18 @@ TagKey = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[dict[TagKey, Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=200)]
 RecordDistribution = Literal["AUTO", "USER_PARTITION_KEY"]
 Count = Annotated[int, Meta(ge=1, le=GET_RECORDS_RECORDS)]
+RecordKibibytes = Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)]
+Mebibytes = Annotated[int, Meta(ge=0)]
 Token = Annotated[str, Meta(min_length=1, max_length=1_048_576)]
 StartType = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"]
 
 
-class Request(msgspec.Struct, rename="pascal", frozen=True):
+def _api_name(field: str) -> str:
+    """`stream_arn` as the API has it: `StreamARN`."""
+    return "".join("ARN" if word == "arn" else word.capitalize() for word in field.split("_"))
+
+
+class Request(msgspec.Struct, rename=_api_name, frozen=True):
     """An input; unknown fields are ignored."""
 
 
@@ -38,7 +49,7 @@ class StreamRequest(Request, frozen=True):
     """An input that names a stream by name or ARN."""
 
     stream_name: Name | None = None
-    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+    stream_arn: Arn | None = None
 
 
 class StreamModeDetails(Request, frozen=True):

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from .fields import Arn, Count, Name, Request, Tags, Token, text
@@ -20,7 +19,7 @@ class QueueStartingPosition(Request, frozen=True):
 
 
 class QueueStreamConfiguration(Request, frozen=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     starting_position: QueueStartingPosition = QueueStartingPosition("LATEST")
 
 
@@ -44,7 +43,7 @@ class CreateQueue(Request, frozen=True):
 class QueueRequest(Request, frozen=True):
     """An input that names a queue."""
 
-    queue_arn: QueueArn = msgspec.field(name="QueueARN")
+    queue_arn: QueueArn
 
 
 class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
@@ -54,7 +53,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 class StreamFilter(Request, frozen=True):
     """A stream; the time of its creation, in seconds, tells it from an earlier one of the same name."""
 
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     stream_creation_timestamp: float | None = None
 
 

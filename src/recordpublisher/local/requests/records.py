@@ -44,5 +44,5 @@ class GetShardIterator(StreamRequest, frozen=True, kw_only=True):
 class GetRecords(Request, frozen=True):
     shard_iterator: Annotated[str, Meta(min_length=1, max_length=512)]
     limit: Count = GET_RECORDS_RECORDS
-    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
+    stream_arn: Arn | None = None
     dry_run: bool = False

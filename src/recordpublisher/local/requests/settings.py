@@ -5,22 +5,29 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
-
-from .fields import Arn, Name, Request, ResourceArn, StreamModeDetails, StreamRequest, TagKey, Tags
+from .fields import (
+    Arn,
+    Mebibytes,
+    RecordKibibytes,
+    Request,
+    ResourceArn,
+    StreamModeDetails,
+    StreamRequest,
+    TagKey,
+    Tags,
+)
 
 ShardMetric = Literal[
     "IncomingBytes", "IncomingRecords", "OutgoingBytes", "OutgoingRecords", "WriteProvisionedThroughputExceeded",
     "ReadProvisionedThroughputExceeded", "IteratorAgeMilliseconds", "ALL",
 ]  # fmt: skip
 TagKeys = Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
-Mebibytes = Annotated[int, Meta(ge=0)]
 
 
 class ResourceRequest(Request, frozen=True):
     """An input that names a stream, a consumer, a queue or a channel by ARN."""
 
-    resource_arn: ResourceArn = msgspec.field(name="ResourceARN")
+    resource_arn: ResourceArn
 
 
 class TagResource(ResourceRequest, frozen=True, kw_only=True):
@@ -60,23 +67,19 @@ class ChangeMonitoring(StreamRequest, frozen=True, kw_only=True):
 class UpdateMaxRecordSize(Request, frozen=True, kw_only=True):
     """The largest record, in KiB."""
 
-    stream_arn: Arn = msgspec.field(name="StreamARN")
-    max_record_size: Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)] = msgspec.field(
-        name="MaxRecordSizeInKiB"
-    )
+    stream_arn: Arn
+    max_record_size: RecordKibibytes = msgspec.field(name="MaxRecordSizeInKiB")
 
 
 class UpdateStreamMode(Request, frozen=True, kw_only=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     stream_mode_details: StreamModeDetails
     warm_throughput: Mebibytes | None = msgspec.field(name="WarmThroughputMiBps", default=None)
 
 
-class UpdateStreamWarmThroughput(Request, frozen=True, kw_only=True):
+class UpdateStreamWarmThroughput(StreamRequest, frozen=True, kw_only=True):
     """How much an on-demand stream takes at once, in MiB/s."""
 
-    stream_name: Name | None = None
-    stream_arn: Arn | None = msgspec.field(name="StreamARN", default=None)
     warm_throughput: Mebibytes = msgspec.field(name="WarmThroughputMiBps")
 
 

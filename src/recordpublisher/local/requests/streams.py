@@ -1,18 +1,19 @@
 """The inputs of operations on streams and shards."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
-from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES, LARGEST_RECORD_BYTES
+from recordpublisher.publishers.service_limits import DEFAULT_RECORD_BYTES
 
 from .fields import (
     Arn,
     Count,
     HashKey,
+    Mebibytes,
     Name,
     RecordDistribution,
+    RecordKibibytes,
     Request,
     StreamModeDetails,
     StreamRequest,
@@ -27,11 +28,9 @@ class CreateStream(Request, frozen=True):
     stream_name: Name
     shard_count: Count = 4
     record_distribution_strategy: RecordDistribution | None = None
-    max_record_size: Annotated[int, Meta(ge=1024, le=LARGEST_RECORD_BYTES // 1024)] = msgspec.field(
-        name="MaxRecordSizeInKiB", default=DEFAULT_RECORD_BYTES // 1024
-    )
+    max_record_size: RecordKibibytes = msgspec.field(name="MaxRecordSizeInKiB", default=DEFAULT_RECORD_BYTES // 1024)
     stream_mode_details: StreamModeDetails = StreamModeDetails("PROVISIONED")
-    warm_throughput: Annotated[int, Meta(ge=0)] | None = msgspec.field(name="WarmThroughputMiBps", default=None)
+    warm_throughput: Mebibytes | None = msgspec.field(name="WarmThroughputMiBps", default=None)
     tags: Tags | None = None
 
 
@@ -73,7 +72,7 @@ class ChangeRetention(StreamRequest, frozen=True, kw_only=True):
 
 
 class UpdateStreamRecordDistributionStrategy(Request, frozen=True):
-    stream_arn: Arn = msgspec.field(name="StreamARN")
+    stream_arn: Arn
     record_distribution_strategy: RecordDistribution
 
 
