@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recordpublisher.cli.stream_commands.describe import as_text
+from recordpublisher.cli.stream_commands.describe import as_fields, as_text
 from recordpublisher.local import serve_in_thread
 from recordpublisher.publishers.kinesis.management.client import ListedStream, StreamDescription
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription
@@ -34,6 +34,12 @@ def test_the_text_has_settings_and_shards():
     assert [line.split()[:2] for line in lines[-2:]] == [
         ["shardId-000000000000", "closed"],
         ["shardId-000000000001", "open"],
+    ]
+
+
+def test_the_fields_have_the_consumers():
+    assert as_fields(description())["consumers"] == [
+        {"name": "billing", "arn": f"{ARN}/consumer/billing:1", "status": "ACTIVE"}
     ]
 
 

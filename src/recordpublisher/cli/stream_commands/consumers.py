@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConsumerError

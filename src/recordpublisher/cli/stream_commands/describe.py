@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from ..execution import ask_service
 from ..options import StreamName, StreamProperties, with_properties
@@ -79,7 +80,7 @@ def as_fields(described: StreamDescription) -> dict[str, Any]:
         "encryption_key": described.encryption_key,
         "queues": described.queues,
         "channels": described.channels,
-        "consumers": [asdict(each) for each in described.consumers],
+        "consumers": [structs.asdict(each) for each in described.consumers],
         "shards": [
             {
                 "shardId": shard.shard_id,

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from ..errors import (
     KinesisError,
     RecordPublisherError,
@@ -112,7 +114,7 @@ class KinesisClient:
         except ResourceNotFoundError:
             return None
         with reject_malformed("DescribeStreamConsumer"):
-            return to_description(response["ConsumerDescription"])
+            return msgspec.convert(response["ConsumerDescription"], ConsumerDescription)
 
     async def register_consumer(
         self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
@@ -121,7 +123,7 @@ class KinesisClient:
         given = {"Tags": dict(tags)} if tags else {}
         response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name, **given)
         with reject_malformed("RegisterStreamConsumer"):
-            return to_description(response["Consumer"])
+            return msgspec.convert(response["Consumer"], ConsumerDescription)
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
         """Deregister a consumer; it is DELETING for some seconds."""
@@ -257,13 +259,6 @@ def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key
     elif position.sequence_number is not None:
         start[sequence_key] = position.sequence_number
     return start
-
-
-def to_description(described: dict[str, Any]) -> ConsumerDescription:
-    """A consumer of its description. Raises: KeyError or TypeError for one that is not as documented."""
-    return ConsumerDescription(
-        *(require_text(described[key]) for key in ("ConsumerName", "ConsumerARN", "ConsumerStatus"))
-    )
 
 
 def largest_record_bytes(summary: Mapping[str, Any]) -> int:

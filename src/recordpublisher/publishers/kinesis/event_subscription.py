@@ -4,13 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
-from recordpublisher.publishers.undecodable import UNDECODABLE
-
 from ..shards import Shard
 from .codec.event_stream import Frame, FrameReader
-from .codec.response_decoders import decode_read, to_read_response
+from .codec.response_decoders import decode_error, decode_read, to_read_response
 from .error_mapping import check_response_size, error_for_code, reject_malformed, translate_errors
 from .ports import ReadResponse
 from .read_buffers import limit_read_ahead
@@ -84,7 +80,9 @@ class EventSubscription:
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
-            raise error_for_code(API, str(headers.get(":exception-type", "")), _message(frame.payload))
+            details = decode_error(frame.payload)
+            message = details.get("message") or details.get("Message", "")
+            raise error_for_code(API, str(headers.get(":exception-type", "")), message)
         if kind == "error":
             raise error_for_code(API, str(headers.get(":error-code", "")), str(headers.get(":error-message", "")))
         if headers.get(":event-type") != "SubscribeToShardEvent":
@@ -92,11 +90,3 @@ class EventSubscription:
         body = decode_read(frame.payload)
         with reject_malformed(API):
             return to_read_response(body, self._shard)
-
-
-def _message(payload: memoryview) -> str:
-    try:
-        body = msgspec.json.decode(payload)
-    except UNDECODABLE:
-        return bytes(payload).decode(errors="replace")
-    return str(body.get("message") or body.get("Message") or "") if isinstance(body, dict) else str(body)

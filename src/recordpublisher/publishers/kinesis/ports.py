@@ -55,8 +55,9 @@ class SubscriptionPort(Protocol):
         """Open a subscription. Raises: ResourceInUseError within 5 s of the last success (service limit)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerDescription:
+class ConsumerDescription(
+    msgspec.Struct, frozen=True, rename={"name": "ConsumerName", "arn": "ConsumerARN", "status": "ConsumerStatus"}
+):
     """A registered stream consumer: `status` is CREATING, ACTIVE or DELETING."""
 
     name: str

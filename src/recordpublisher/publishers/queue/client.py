@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,9 @@ MOST_ENTRIES = 10
 """Records of a receive, and entries of an acknowledgement (API reference)."""
 
 
-class QueueDescription(NamedTuple):
+class QueueDescription(
+    msgspec.Struct, frozen=True, rename={"name": "QueueName", "arn": "QueueARN", "status": "QueueStatus"}
+):
     """A queue as it is listed."""
 
     name: str
@@ -27,26 +29,26 @@ class QueueDescription(NamedTuple):
     status: str
 
 
-class _QueueRecord(msgspec.Struct):
-    """A record as it is received; its data comes as base64."""
-
-    ReceiptHandle: str
-    RecordId: str
-    Data: bytes
-    ApproximateArrivalTimestamp: float
-    ReceiveCount: int
-    PartitionKey: str | None = None
-
-
-class ReceivedRecord(NamedTuple):
-    """A record with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
+class ReceivedRecord(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "handle": "ReceiptHandle",
+        "record_id": "RecordId",
+        "data": "Data",
+        "arrival": "ApproximateArrivalTimestamp",
+        "receives": "ReceiveCount",
+        "partition_key": "PartitionKey",
+    },
+):
+    """A record as it is received, with the handle of this receipt. `arrival` is epoch seconds, `receives` counts from 1."""
 
     handle: str
     record_id: str
     data: bytes
     arrival: float
     receives: int
-    partition_key: str | None
+    partition_key: str | None = None
 
 
 class QueueClient(KinesisClient):
@@ -86,7 +88,7 @@ class QueueClient(KinesisClient):
         while True:
             response = await self._call_queue("ListQueues", **asked)
             with reject_malformed("ListQueues"):
-                queues += map(_description, response["QueueSummaries"])
+                queues += msgspec.convert(response["QueueSummaries"], list[QueueDescription])
             following = response.get("NextToken")
             if following is None:
                 return queues
@@ -107,13 +109,7 @@ class QueueClient(KinesisClient):
             VisibilityTimeoutSeconds=visibility_seconds,
         )
         with reject_malformed(api):
-            decoded = msgspec.convert(response["QueueRecords"], list[_QueueRecord])
-            return [
-                ReceivedRecord(
-                    r.ReceiptHandle, r.RecordId, r.Data, r.ApproximateArrivalTimestamp, r.ReceiveCount, r.PartitionKey
-                )
-                for r in decoded
-            ]
+            return msgspec.convert(response["QueueRecords"], list[ReceivedRecord])
 
     async def settle(
         self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
@@ -135,7 +131,7 @@ class QueueClient(KinesisClient):
     async def _described(self, api: str, **parameters: Any) -> QueueDescription:
         response = await self._call_queue(api, **parameters)
         with reject_malformed(api):
-            return _description(response["QueueDescription"])
+            return msgspec.convert(response["QueueDescription"], QueueDescription)
 
     async def _call_queue(self, api: str, **parameters: Any) -> dict[str, Any]:
         try:
@@ -146,8 +142,3 @@ class QueueClient(KinesisClient):
             raise
         self._last_response = {"ResponseMetadata": response.get("ResponseMetadata")}
         return response
-
-
-def _description(described: dict[str, Any]) -> QueueDescription:
-    """Raises: KeyError, TypeError for one that is not as documented."""
-    return msgspec.convert([described["QueueName"], described["QueueARN"], described["QueueStatus"]], QueueDescription)

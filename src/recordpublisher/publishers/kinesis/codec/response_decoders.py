@@ -9,6 +9,7 @@ import msgspec
 
 from recordpublisher.publishers.records import RecordColumns, UserRecord
 from recordpublisher.publishers.shards import HashRange, Shard, is_valid_name
+from recordpublisher.publishers.undecodable import UNDECODABLE
 
 from ..ports import ReadResponse
 from .large_payloads import decode_json
@@ -104,28 +105,29 @@ RAW_EVENTS = "raw_events"
 """Key of the parsed response that holds the open HTTP response of an event stream."""
 
 
-def _read(body: bytes) -> dict[str, Any]:
-    return {READ: decode_read(body)}
-
-
-def _put(body: bytes) -> dict[str, Any]:
-    return {PUT: decode_put(body)}
-
-
-def _events(body: Any) -> dict[str, Any]:
-    # EventSubscription reads and decodes the frames, one at a time (F1), the initial response included
-    return {RAW_EVENTS: body}
-
-
 def decode_object(body: bytes) -> dict[str, Any]:
     """Decode a response that has no decoder of its own. Raises: msgspec.DecodeError."""
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
+def decode_error(body: bytes | memoryview) -> dict[str, str]:
+    """The fields of an error. A proxy's may be any JSON, or any text: then it is the `message`."""
+    try:
+        parsed = msgspec.json.decode(body) if body else {}
+    except RecursionError:
+        parsed = {}
+    except UNDECODABLE:
+        parsed = bytes(body).decode(errors="replace")
+    if not isinstance(parsed, dict):
+        return {"message": str(parsed)}
+    return {name: str(value) for name, value in parsed.items() if value is not None}
+
+
 Decode = Callable[[Any], dict[str, Any]]
 RESPONSE_DECODERS: dict[str, Decode] = {
-    "GetRecordsOutput": _read,
-    "PutRecordsOutput": _put,
-    "SubscribeToShardOutput": _events,
+    "GetRecordsOutput": lambda body: {READ: decode_read(body)},
+    "PutRecordsOutput": lambda body: {PUT: decode_put(body)},
+    # EventSubscription reads and decodes the frames, one at a time (F1), the initial response included
+    "SubscribeToShardOutput": lambda body: {RAW_EVENTS: body},
     "GetShardIteratorOutput": decode_object,
 }

@@ -11,7 +11,7 @@ import msgspec
 from recordpublisher.publishers.errors import KinesisError
 
 from ..codec.incremental_decoder import IncrementalReadDecoder
-from ..codec.response_decoders import READ, RESPONSE_DECODERS, Decode, decode_object
+from ..codec.response_decoders import READ, RESPONSE_DECODERS, Decode, decode_error, decode_object
 from ..error_mapping import error_for_code
 from .http1_pool import Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
@@ -75,19 +75,6 @@ def error_in_response(api: str, status: int, body: bytes) -> KinesisError:
     text = body.strip()
     if status >= 500 and (not text or text.startswith(b"<html>")):  # of a load balancer
         return error_for_code(api, str(status), _PHRASES.get(status, ""), status)
-    details = _error_details(body)
+    details = decode_error(body)
     code = details.get("__type", str(status)).partition(":")[0].rpartition("#")[2]
     return error_for_code(api, code, details.get("message", details.get("Message", "")), status)
-
-
-def _error_details(body: bytes) -> dict[str, str]:
-    """The fields of an error's body. A proxy's may be any JSON, or any text."""
-    try:
-        parsed = msgspec.json.decode(body) if body else {}
-    except RecursionError:
-        parsed = {}
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        parsed = body.decode(errors="replace")
-    if not isinstance(parsed, dict):
-        return {"message": str(parsed)}
-    return {name: str(value) for name, value in parsed.items() if value is not None}

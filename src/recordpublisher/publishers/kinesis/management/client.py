@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FatalKinesisError, RecordPublisherError
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import Shard
 
-from ..client import KinesisClient, largest_record_bytes, require_text, to_description
+from ..client import KinesisClient, largest_record_bytes, require_text
 from ..error_mapping import reject_malformed
 from ..listing import ListingProgress, list_stream_pages
 from ..ports import ConsumerDescription
@@ -115,7 +117,7 @@ class ManagementClient(KinesisClient):
             page = await self._call("ListStreamConsumers", StreamARN=stream_arn, **token)
             with reject_malformed("ListStreamConsumers"):
                 progress.check(consumer["ConsumerName"] for consumer in page["Consumers"])
-                consumers += [to_description(each) for each in page["Consumers"]]
+                consumers += msgspec.convert(page["Consumers"], list[ConsumerDescription])
             if not page.get("NextToken"):
                 return consumers
             token = {"NextToken": page["NextToken"]}

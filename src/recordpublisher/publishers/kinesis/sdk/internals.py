@@ -20,7 +20,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from botocore.exceptions import ConnectionClosedError, CredentialRetrievalError, ReadTimeoutError
 
-from ..codec.response_decoders import RESPONSE_DECODERS
+from ..codec.response_decoders import RESPONSE_DECODERS, decode_error
 from ..error_mapping import MalformedResponseError, check_response_size
 
 PROCESS_SECONDS = 60.0
@@ -172,17 +172,9 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
             raise MalformedResponseError(f"not a {shape.name}: {error}") from error
         return parsed
 
-    def _parse_body_as_json(self, body_contents: bytes) -> dict[str, Any]:
+    def _parse_body_as_json(self, body_contents: bytes) -> dict[str, str]:
         """Parse the body of an error response. A proxy's may be any JSON, while the SDK expects an object of strings."""
-        try:
-            parsed = super()._parse_body_as_json(body_contents)
-        except RecursionError:
-            parsed = {}
-        except UnicodeDecodeError:
-            parsed = body_contents.decode(errors="replace")
-        if not isinstance(parsed, dict):
-            return {"message": str(parsed)}
-        return {name: str(value) for name, value in parsed.items() if value is not None}
+        return decode_error(body_contents)
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
