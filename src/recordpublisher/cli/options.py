@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,8 @@ from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.groups.access import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import knows_any
+
+from .execution import run_until_signal
 
 _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Pairs = Annotated[
@@ -106,9 +108,9 @@ StreamProperties = Annotated[Properties, "stream"]
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
 
 
-def with_properties(command: Callable[..., None]) -> Callable[..., None]:
+def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
     """The command with options in place of its parameter `properties`, which is made of them: `JobProperties` or `StreamProperties`; or in
-    place of its parameter `options`, which are `PropertyOptions`."""
+    place of its parameter `options`, which are `PropertyOptions`. A command that is a coroutine is run until it ends, or a signal comes."""
     own = dict(inspect.signature(command, eval_str=True).parameters)
     name = "properties" if "properties" in own else "options"
     kind = own.pop(name).annotation
@@ -117,12 +119,14 @@ def with_properties(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(**given: Any) -> None:
         options = PropertyOptions(*(given.pop(option, None) for option in _OPTIONS))
         if kind is PropertyOptions:
-            command(options=options, **given)
+            work = command(options=options, **given)
         elif kind is JobProperties:
             search_current_folder()  # for functions that the properties name
-            command(properties=options.read(given.pop("job")), **given)
+            work = command(properties=options.read(given.pop("job")), **given)
         else:
-            command(properties=options.read(given.pop("file")), **given)
+            work = command(properties=options.read(given.pop("file")), **given)
+        if work is not None:
+            run_until_signal(work)
 
     others = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     if kind is JobProperties:

@@ -147,7 +147,7 @@ def replay(
 
 @dead_letters.command("drop")
 @with_properties
-def drop(
+async def drop(
     properties: JobProperties,
     numbers: Annotated[
         list[str] | None, typer.Argument(metavar="SEQUENCE", help="Sequence numbers, as `list` shows them.")
@@ -168,13 +168,10 @@ def drop(
     if all_letters and not yes:
         raise ConfigurationError("--yes", None, "--yes", reason="it removes every dead letter of the job")
 
-    async def run() -> None:
-        from recordpublisher.plugins.dead_letters.replay import DropTarget
+    from recordpublisher.plugins.dead_letters.replay import DropTarget
 
-        done, _, unread = await _replay(properties, DropTarget(), numbers or (), queue)
-        echo(f"Dropped: {done}." + (f" Not readable, and kept: {unread}." if unread and all_letters else ""))
-
-    run_until_signal(run())
+    done, _, unread = await _replay(properties, DropTarget(), numbers or (), queue)
+    echo(f"Dropped: {done}." + (f" Not readable, and kept: {unread}." if unread and all_letters else ""))
 
 
 async def _replay(

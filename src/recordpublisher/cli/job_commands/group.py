@@ -13,7 +13,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.groups.discovery_and_state import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..execution import run_until_signal, subcommands
+from ..execution import FAILED, run_until_signal, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
@@ -25,12 +25,11 @@ group = subcommands(
     "Show the workers and shards of a group (`run --elastic`); take a worker out of it.\n\n"
     "Example: recordpublisher group show job.properties -p flink.state.uri=group"
 )
-STILL_THERE = 1
 
 
 @group.command("show")
 @with_properties
-def show(
+async def show(
     properties: JobProperties,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON line for each worker, then for each shard.")
@@ -40,9 +39,13 @@ def show(
 
     Example: recordpublisher group show job.properties -p flink.state.uri=group
     """
-    status = run_until_signal(_status(properties))
-    if status is None:
+    from recordpublisher.plugins.groups.group_status import read_view, status_of
+
+    async with _opened(properties) as documents:
+        view = await read_view(documents)
+    if view is None:
         return
+    status = status_of(view)
     if as_json:
         for each in status.workers:
             echo(json_text(asdict(each)))
@@ -86,7 +89,7 @@ def drain_worker(
     has_left = run_until_signal(run())
     echo(f"worker {worker} {'has left' if has_left else 'was asked to leave, and has not left yet'}")
     if wait and not has_left:
-        raise typer.Exit(STILL_THERE)
+        raise typer.Exit(FAILED)
 
 
 @asynccontextmanager
@@ -112,14 +115,6 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         yield documents
     finally:
         await store.close()
-
-
-async def _status(properties: Properties) -> GroupStatus | None:
-    from recordpublisher.plugins.groups.group_status import read_view, status_of
-
-    async with _opened(properties) as documents:
-        view = await read_view(documents)
-        return None if view is None else status_of(view)
 
 
 def _text(status: GroupStatus) -> str:

@@ -9,7 +9,6 @@ import typer
 
 from recordpublisher.publishers.log_fields import counted
 
-from ..execution import run_until_signal
 from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
 
@@ -17,7 +16,7 @@ DEFAULT_HOURS = 24.0
 
 
 @with_properties
-def leftovers(
+async def leftovers(
     properties: JobProperties,
     older_than: Annotated[
         float,
@@ -36,31 +35,27 @@ def leftovers(
 
     Example: recordpublisher leftovers job.properties --remove
     """
+    from recordpublisher.plugins.positions.leftovers import JobLeftovers
 
-    async def run() -> None:
-        from recordpublisher.plugins.positions.leftovers import JobLeftovers
-
-        job, now = JobLeftovers(properties), time.time()
-        try:
-            found = await job.find(now - older_than * 3600)
-            left = [each for _, of_sink in found for each in of_sink]
-            rows = [
-                (
-                    each.name,
-                    "upload" if each.upload else "staged",
-                    str(each.size),
-                    duration(round((now - each.written) * 1000)),
-                )
-                for each in left
-            ]
-            if rows:
-                echo(table(("NAME", "", "BYTES", "AGE"), rows))
-            if remove:
-                for sink, of_sink in found:
-                    await sink.remove(of_sink)
-            total = f"{counted(len(left), 'leftover')}, {sum(each.size for each in left)} bytes"
-            echo(f"{total}, removed." if remove else f"{total}. --remove deletes them." if left else f"{total}.")
-        finally:
-            await job.close()
-
-    run_until_signal(run())
+    job, now = JobLeftovers(properties), time.time()
+    try:
+        found = await job.find(now - older_than * 3600)
+        left = [each for _, of_sink in found for each in of_sink]
+        rows = [
+            (
+                each.name,
+                "upload" if each.upload else "staged",
+                str(each.size),
+                duration(round((now - each.written) * 1000)),
+            )
+            for each in left
+        ]
+        if rows:
+            echo(table(("NAME", "", "BYTES", "AGE"), rows))
+        if remove:
+            for sink, of_sink in found:
+                await sink.remove(of_sink)
+        total = f"{counted(len(left), 'leftover')}, {sum(each.size for each in left)} bytes"
+        echo(f"{total}, removed." if remove else f"{total}. --remove deletes them." if left else f"{total}.")
+    finally:
+        await job.close()

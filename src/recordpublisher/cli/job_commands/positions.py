@@ -16,7 +16,7 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times import iso_time
 
-from ..execution import arguments_as_options, run_to_end, run_until_signal, subcommands
+from ..execution import arguments_as_options, run_to_end, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
@@ -61,7 +61,7 @@ def show(
 
 @positions.command("import")
 @with_properties
-def import_positions(
+async def import_positions(
     properties: JobProperties,
     source: Annotated[
         str,
@@ -82,28 +82,24 @@ def import_positions(
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """
     scheme, place = _place_of(source, "--from", (KCL, FILE))
-
-    async def move() -> None:
-        moving: AbstractAsyncContextManager[FileTransfer | KclTransfer] = (
-            file_transfer(properties, Path(place), force)
-            if scheme == "file"
-            else kcl_transfer(properties, place, watch, force)
-        )
-        async with moving as transfer:
-            plan = await transfer.plan_import()
-            rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
-            echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
-            echo(await still_running(transfer.job))
-            if apply:
-                await transfer.apply_import(plan)
-            echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
-
-    run_until_signal(move())
+    moving: AbstractAsyncContextManager[FileTransfer | KclTransfer] = (
+        file_transfer(properties, Path(place), force)
+        if scheme == "file"
+        else kcl_transfer(properties, place, watch, force)
+    )
+    async with moving as transfer:
+        plan = await transfer.plan_import()
+        rows = [(shard.shard, shard.found, state_text(shard.state), shard.note) for shard in plan]
+        echo(table(("SHARD", "FOUND", "THE JOB READS", ""), rows))
+        echo(await still_running(transfer.job))
+        if apply:
+            await transfer.apply_import(plan)
+        echo((WRITTEN if apply else DRY_RUN).format(transfer.job.place))
 
 
 @positions.command("export")
 @with_properties
-def export_positions(
+async def export_positions(
     properties: JobProperties,
     target: Annotated[
         str, typer.Option("--to", metavar=KCL, help="The lease table, in DynamoDB; created if there is none.")
@@ -121,23 +117,19 @@ def export_positions(
     from recordpublisher.plugins.positions.kcl_export import NOT_HELD
 
     _, table_name = _place_of(target, "--to", (KCL,))
-
-    async def move() -> None:
-        async with kcl_transfer(properties, table_name, watch, force) as transfer:
-            plan = await transfer.plan_export()
-            rows = [(lease.shard, str(lease.replaced or "-"), str(lease.written), lease.note) for lease in plan]
-            echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
-            if apply:
-                await transfer.apply_export(plan)
-            echo(NOT_HELD)
-            echo((WRITTEN if apply else DRY_RUN).format(transfer.table.place))
-
-    run_until_signal(move())
+    async with kcl_transfer(properties, table_name, watch, force) as transfer:
+        plan = await transfer.plan_export()
+        rows = [(lease.shard, str(lease.replaced or "-"), str(lease.written), lease.note) for lease in plan]
+        echo(table(("SHARD", "IN THE TABLE", "CHECKPOINT", ""), rows))
+        if apply:
+            await transfer.apply_export(plan)
+        echo(NOT_HELD)
+        echo((WRITTEN if apply else DRY_RUN).format(transfer.table.place))
 
 
 @positions.command("reset")
 @with_properties
-def reset_positions(
+async def reset_positions(
     properties: JobProperties,
     to: Annotated[
         str,
@@ -160,21 +152,17 @@ def reset_positions(
     from recordpublisher.plugins.positions.reset import PositionsReset, place_named
 
     start = place_named(to)
-
-    async def move() -> None:
-        async with job_and_service(properties) as (positions_of_job, service, streams):
-            reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
-            with arguments_as_options("to"):
-                plan = await reset.plan()
-            rows = [(each.shard, state_text(each.state), each.note) for each in plan]
-            echo(table(("SHARD", "THE JOB READS", ""), rows))
-            echo(WRITTEN_AGAIN)
-            echo(await still_running(positions_of_job))
-            if apply:
-                await reset.apply(plan)
-            echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
-
-    run_until_signal(move())
+    async with job_and_service(properties) as (positions_of_job, service, streams):
+        reset = PositionsReset(positions_of_job, service, streams, properties, start, shards or ())
+        with arguments_as_options("to"):
+            plan = await reset.plan()
+        rows = [(each.shard, state_text(each.state), each.note) for each in plan]
+        echo(table(("SHARD", "THE JOB READS", ""), rows))
+        echo(WRITTEN_AGAIN)
+        echo(await still_running(positions_of_job))
+        if apply:
+            await reset.apply(plan)
+        echo((WRITTEN if apply else DRY_RUN).format(positions_of_job.place))
 
 
 WRITTEN_AGAIN = (
