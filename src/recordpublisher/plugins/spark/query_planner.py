@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
@@ -26,13 +26,6 @@ NO_ANSWER_SECONDS = 10.0
 NO_ANSWER = "a call that planning needs has no answer"
 
 
-class PatientCalls(Protocol):
-    """How blocking calls are made, one at a time."""
-
-    def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """The result of the call of that name, which begins with the first request. Raises: TimeoutError while it runs; its error."""
-
-
 class BackgroundCall:
     """Owns the running call. It is never cut off: a later request of the same name gets its result.
 
@@ -44,7 +37,10 @@ class BackgroundCall:
         self._running: tuple[str, Future[Any]] | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """Begin the call, or go on waiting for it. `seconds` are for both, the running call and this one."""
+        """The result of the call of that name, which begins with the first request. `seconds` are for both, the running call and this one.
+
+        Raises: TimeoutError while it runs; its error.
+        """
         until = time.monotonic() + seconds
         if self._running is not None and self._running[0] != name:
             self._running[1].exception(seconds)
@@ -75,8 +71,7 @@ def _started(call: Callable[[], T]) -> Future[T]:
 class PlanningCalls:
     """Owns when a call may be tried again, and tells the watch of outages how calls end."""
 
-    def __init__(self, outages: OutageWatch, clock: Clock, background: PatientCalls) -> None:
-        """`background` makes the calls."""
+    def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
         self._background = background
         self._clock = clock
         self._watch = outages
@@ -125,7 +120,7 @@ class QueryPlanner:
     """
 
     planner: BatchPlanner
-    background: PatientCalls = field(default_factory=BackgroundCall)
+    background: BackgroundCall = field(default_factory=BackgroundCall)
     sleep: Callable[[float], None] = time.sleep
     _calls: PlanningCalls = field(init=False)
 

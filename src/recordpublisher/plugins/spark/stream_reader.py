@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.errors import ConfigurationError
 
-from .last_offset import LastOffset
 from .options.spark_options import SparkOptions
 from .process.driver_errors import one_sentence
 from .process.python_worker import log_to_stderr, worker_loop
@@ -124,15 +124,24 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
         self._planning().prepare_available_now()
 
 
+AVAILABLE_NOW_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
 class ReaderWithoutStart(KinesisStreamReader):
     """For Spark 4.0 and 4.1: where the query stands is remembered, and each plan limits its rows.
+
+    A query that starts again first asks for the tasks between the last offset of its log and itself: so it tells where it stands. From then
+    on it stands at the offset that it was given last, since it logs each one before it asks for the next, or ends.
 
     These versions show as `latestOffset` in the progress what they were given here, so a plan carries the figures.
     """
 
     def __init__(self, options: SparkOptions, schema: pa.Schema, planner: QueryPlanner | None = None) -> None:
         super().__init__(options, schema, planner)
-        self._last = LastOffset()
+        self._last: dict[str, Any] | None = None
+        """Where the query stands; None for one without a checkpoint."""
+        self._has_planned = False
+        """Whether Spark was given an offset by this process."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """What the first batch of a query follows. Spark asks when that is planned, or runs again: nothing depends on it."""
@@ -141,17 +150,28 @@ class ReaderWithoutStart(KinesisStreamReader):
     @one_sentence()
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The plan of the next batch, or the offset of before when there is none."""
-        start = self._last.offset or self._planning().initial_offset().to_json()
-        offset = self._next_offset(start, self._options.max_records, is_first=not self._last.has_planned)
+        start = self._last or self._planning().initial_offset().to_json()
+        offset = self._next_offset(start, self._options.max_records, is_first=not self._has_planned)
         if offset is not start:
             offset["figures"] = self._planning().figures()
-        self._last.on_planned(offset)
+        self._last, self._has_planned = offset, True
         return offset
 
     @one_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
-        """The tasks of the batch that `end` plans, after that of `start`."""
-        self._last.on_partitions(start, end)
+        """The tasks of the batch that `end` plans, after that of `start`.
+
+        Raises: ConfigurationError when the query tells where it stands only now that it was given an offset, which was planned as that of a
+        new one. No log has it yet.
+        """
+        if not self._has_planned:
+            self._last = end
+        elif start == end:
+            reason = (
+                "with it PySpark 4.0 and 4.1 ask for the next batch of a query that starts again before they tell where the last "
+                "one ended, and rows would be lost; 4.2 and newer do not need it"
+            )
+            raise ConfigurationError(AVAILABLE_NOW_WRAPPER, "true", "false", reason=reason)
         return [] if start == end else super().partitions(start, end)
 
 

@@ -61,12 +61,14 @@ def metadata_key(properties: Properties) -> str:
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
-def metadata_place(properties: Properties) -> str:
-    """The place, checked as far as that is possible without a call. Raises: ConfigurationError."""
+def metadata_place(properties: Properties, *, is_needed: bool) -> str:
+    """The place, checked as far as that is possible without a call; empty if none is given nor needed. Raises: ConfigurationError."""
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
         reason = f"'metadataLocation' is {location!r}"
         raise ConfigurationError("metadataRoot", root, "one of 'metadataLocation' and 'metadataRoot'", reason=reason)
+    if location is None and root is None and not is_needed:
+        return ""
     place = location or root
     if place is None:
         valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"

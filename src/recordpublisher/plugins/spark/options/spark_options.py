@@ -20,9 +20,7 @@ from ..outages import MAX_OUTAGE
 from . import SPARK
 from .peers.translation import own_options
 from .places import (
-    METADATA_LOCATION,
     METADATA_PROPERTIES,
-    METADATA_ROOT,
     ON_METADATA_LOSS,
     metadata_key,
     metadata_place,
@@ -168,7 +166,7 @@ class SparkOptions:
             warn_of_missing_place(properties, (MAX_RECORDS, MAX_BATCH_BYTES, PROBE_INTERVAL, BATCHES_TO_RETAIN))
         return cls(
             streams=_streams(properties),
-            metadata_location=_metadata_place(properties, keeps_claims),
+            metadata_location=metadata_place(properties, is_needed=keeps_claims),
             properties=properties,
             **values_of(cls, properties),
         )
@@ -223,13 +221,6 @@ class SparkOptions:
             wanted = -(-shards // self.shards_per_task)
             return min(wanted, self.max_tasks) if self.max_tasks else wanted
         return min(shards, self.max_tasks or os.cpu_count() or 1)
-
-
-def _metadata_place(properties: Properties, keeps_claims: bool) -> str:
-    is_given = any(properties.is_set(key) for key in (METADATA_LOCATION, METADATA_ROOT))
-    if not keeps_claims and not is_given:
-        return ""
-    return metadata_place(properties)
 
 
 def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[str | None]]) -> Properties:

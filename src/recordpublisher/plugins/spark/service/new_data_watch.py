@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
@@ -17,6 +16,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
 from ..outages import is_outage
+from ..process.python_worker import WorkerLoop
 
 LOG = logging.getLogger("recordpublisher.spark")
 MS_BETWEEN_CALLS = 10
@@ -31,13 +31,6 @@ def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Prop
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
-class Background(Protocol):
-    """Runs coroutines on a loop of another thread."""
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> object:
-        """Run it, without waiting."""
-
-
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
@@ -45,7 +38,7 @@ class NewDataWatch:
     An object is used for one watch; the factory belongs to the caller. Call `begin` and `stop` in one thread; the loop does the reading.
     """
 
-    def __init__(self, factory: RecordPublisherFactory, loop: Background, clock: Clock, tip_ms: dict[str, int]) -> None:
+    def __init__(self, factory: RecordPublisherFactory, loop: WorkerLoop, clock: Clock, tip_ms: dict[str, int]) -> None:
         self._factory = factory
         self._loop = loop
         self._clock, self._tip_ms = clock, tip_ms

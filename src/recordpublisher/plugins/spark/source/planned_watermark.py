@@ -14,6 +14,7 @@ from recordpublisher.fetcher import watermark_functions
 from recordpublisher.fetcher.coordination.active_minimum import lowest_active
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation, Silence
 from recordpublisher.fetcher.settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
+from recordpublisher.publishers.properties.config_fields import of_property, values_of
 from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD, TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -30,18 +31,14 @@ class AlignmentSettings:
     - `timeout`: how long an ended shard without known children holds the minimum (W5).
     """
 
-    lookahead: int | None = None
+    lookahead: int | None = of_property(LOOKAHEAD)
     idle_intervals: IdleIntervals = WAITS_FOR_EVERY_SHARD
-    timeout: int = 30_000
+    timeout: int = of_property(TRACKER_TIMEOUT)
 
     @classmethod
     def of(cls, properties: Properties) -> AlignmentSettings:
         """From the job's properties."""
-        return cls(
-            properties.value(LOOKAHEAD),
-            IdleIntervals.of(properties),
-            properties.value(TRACKER_TIMEOUT),
-        )
+        return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
 
     def emit_limit(self, global_watermark: int | None) -> int | None:
         """The highest watermark that the next batch emits (W8). None: no limit.

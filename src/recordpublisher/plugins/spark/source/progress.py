@@ -63,17 +63,10 @@ class QueryProgress:
     def line(self) -> str:
         """What the last batch read, and what this one will read."""
         offset, figures = self.reached, self.figures()
-        counts = {
-            "shards": "shards",
-            "reading": "reading",
-            "tasks": "tasks",
-            "idle": "idle",
-            "held": "held",
-            "at tip": "atTip",
-        }
+        counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]
         return (
-            f"batch {offset.batch} of query {offset.query}: {', '.join(f'{name} {figures[key]}' for name, key in counts.items())}; "
+            f"batch {offset.batch} of query {offset.query}: {', '.join(counts)}, at tip {figures['atTip']}; "
             f"furthest behind {'unknown' if behind is None else f'{behind / 1000:.1f} s'}; "
             f"global watermark {_time(offset.global_watermark)}, emit limit {_limit(offset.emit_limit)}; "
             f"the last batch had {self.records} records and was planned {self.seconds:.1f} s ago"

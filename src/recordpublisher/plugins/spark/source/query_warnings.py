@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Collection
 
+from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHEAD
+
 from ..options.spark_options import SparkOptions
 from .batch_claims import BatchClaims
 from .offset import BatchOffset
-from .planned_watermark import AlignmentSettings
 from .retention import RetentionLeft
 
 LOG = logging.getLogger("recordpublisher.spark")
@@ -93,7 +94,7 @@ class QueryWarnings:
         LOG.warning("no task of batch %s ran, so the run ends here" + NOT_READ, offset.batch - 1)
 
     def _short_lookahead(self, previous: BatchOffset, offset: BatchOffset) -> None:
-        lookahead = AlignmentSettings.of(self._options.properties).lookahead
+        lookahead = self._options.properties.value(LOOKAHEAD)
         batch_ms = offset.planned_ms - previous.planned_ms
         if lookahead is not None and lookahead < 2 * batch_ms:
             text = (

@@ -128,12 +128,11 @@ class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: igno
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log a finished batch: everything is acknowledged."""
-        _log_commit(commit_line(f"batch {batchId}", _figures(messages)), messages)
+        _log_commit(f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Log a failed batch; records that were put stay in the stream."""
-        log_to_stderr()
-        LOG.warning(abort_line(f"batch {batchId}", _figures(messages)))
+        _log_abort(f"batch {batchId}", messages)
 
 
 class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc]
@@ -146,21 +145,26 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Log a finished batch: everything is acknowledged."""
-        _log_commit(commit_line("write", _figures(messages)), messages)
+        _log_commit("write", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Log a failed job; records that were put stay in the stream."""
-        log_to_stderr()
-        LOG.warning(abort_line("write", _figures(messages)))
+        _log_abort("write", messages)
 
 
 def _figures(messages: Sequence[TaskCommitMessage | None]) -> list[TaskFigures]:
     return [message.figures for message in messages if message is not None]
 
 
-def _log_commit(text: str, messages: Sequence[TaskCommitMessage | None]) -> None:
+def _log_commit(what: str, messages: Sequence[TaskCommitMessage | None]) -> None:
     log_to_stderr()
-    LOG.log(logging.WARNING if any(one.given_up for one in _figures(messages)) else logging.INFO, text)
+    tasks = _figures(messages)
+    LOG.log(logging.WARNING if any(one.given_up for one in tasks) else logging.INFO, commit_line(what, tasks))
+
+
+def _log_abort(what: str, messages: Sequence[TaskCommitMessage | None]) -> None:
+    log_to_stderr()
+    LOG.warning(abort_line(what, _figures(messages)))
 
 
 def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:

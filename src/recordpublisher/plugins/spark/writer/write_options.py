@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.groups.kinesis_sink import AGGREGATION_ENABLED, PUT_RETRIES, SINK_STREAM
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -47,11 +48,12 @@ class WriteOptions:
     """A writing job's options, typed and checked; `stream` is None when a column names it."""
 
     stream: str | None
-    id_field: str | None
     settings: KinesisSinkSettings
     properties: Properties
-    on_failure: str = ON_FAILURE.default
-    max_outage_ms: int = MAX_OUTAGE.default
+    write_tasks: int | None = of_property(WRITE_TASKS)
+    id_field: str | None = of_property(ID_FIELD)
+    on_failure: str = of_property(ON_FAILURE)
+    max_outage_ms: int = of_property(MAX_OUTAGE)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -60,16 +62,14 @@ class WriteOptions:
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
         properties.check(lambda key: not is_option(key))
-        check_unknown_options(properties, (STREAM, WRITE_TASKS, ID_FIELD, ON_FAILURE, DEAD_LETTERS, MAX_OUTAGE))
+        check_unknown_options(properties, (STREAM, DEAD_LETTERS, *properties_of(cls)))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
         return cls(
             stream=_stream(properties),
-            id_field=properties.value(ID_FIELD),
             settings=_per_task(KinesisSinkSettings.of(_with_retries(properties)), properties.value(WRITE_TASKS)),
             properties=properties,
-            on_failure=properties.value(ON_FAILURE),
-            max_outage_ms=properties.value(MAX_OUTAGE),
+            **values_of(cls, properties),
         )
 
     def settings_per_stream(self) -> KinesisSinkSettings:
