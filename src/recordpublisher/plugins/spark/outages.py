@@ -31,7 +31,7 @@ T = TypeVar("T")
 MAX_OUTAGE = SPARK.integer(
     "flink.spark.max.outage",
     "For how long Kinesis, or the store of claims, may be away before the query fails: connection errors, throttling and errors of "
-    "the service itself (5xx). Option `maxOutage`.",
+    "the service itself (5xx).",
     600_000,
     0,
     unit="ms",

@@ -19,19 +19,18 @@ ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
 METADATA_LOCATION = SPARK.text(
     "flink.spark.metadata.location",
     "Where claims are kept, one place for each query: a folder that driver and executors see, s3://bucket/prefix or "
-    "dynamodb://table/job. Option `metadataLocation`.",
+    "dynamodb://table/job.",
     aliases=("metadataLocation",),
 )
 METADATA_ROOT = SPARK.text(
     "flink.spark.metadata.root",
-    "Instead of `metadataLocation`: one place for the claims of all queries. Option `metadataRoot`; without it the variable "
+    "Instead of `metadataLocation`: one place for the claims of all queries. Not set: the variable "
     f"{ROOT_VARIABLE} of the driver.",
     aliases=("metadataRoot",),
 )
 ON_METADATA_LOSS = SPARK.choice(
     "flink.spark.metadata.loss",
-    "A query with a checkpoint whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come again). "
-    "Option `onMetadataLoss`.",
+    "A query with a checkpoint whose claims are lost or elsewhere: FAIL, or REPLAY (the records of the last batch come again).",
     "FAIL",
     ("FAIL", "REPLAY"),
     aliases=("onMetadataLoss",),

@@ -36,32 +36,32 @@ END_OPTION = "endingPosition"
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
     "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time with a zone, or JSON by shard, "
-    '{"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW. Option `endingPosition`.',
+    '{"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW.',
     aliases=(END_OPTION,),
 )
-STREAM = SPARK.text("flink.spark.stream", "The stream, name or ARN. Option `stream`.", aliases=("stream",))
+STREAM = SPARK.text("flink.spark.stream", "The stream, name or ARN.", aliases=("stream",))
 STREAMS = SPARK.text(
     "flink.spark.streams",
-    "Streams, comma-separated, names or ARNs. Option `streams`.",
+    "Streams, comma-separated, names or ARNs.",
     aliases=("streams",),
 )
 SHARDS_PER_TASK = SPARK.optional_integer(
     "flink.spark.shards.per.task",
-    "Shards read by one task; not set: the shards are divided among `maxTasks` tasks. Option `shardsPerTask`.",
+    "Shards read by one task; not set: the shards are divided among `maxTasks` tasks.",
     1,
     unit="shards",
     aliases=("shardsPerTask",),
 )
 MAX_TASKS = SPARK.optional_integer(
     "flink.spark.max.tasks",
-    "Tasks of one batch, best the number of slots. Not set: the driver's CPUs. Option `maxTasks`.",
+    "Tasks of one batch, best the number of slots. Not set: the driver's CPUs.",
     1,
     unit="tasks",
     aliases=("maxTasks",),
 )
 MAX_RECORDS = SPARK.optional_integer(
     "flink.spark.batch.records",
-    "Most records of one batch. Not set: what is read in one window. Option `maxRecordsPerBatch`.",
+    "Most records of one batch. Not set: what is read in one window.",
     1,
     unit="records",
     aliases=("maxRecordsPerBatch", "maxOffsetsPerTrigger"),
@@ -69,14 +69,14 @@ MAX_RECORDS = SPARK.optional_integer(
 MAX_BATCH_BYTES = SPARK.optional_integer(
     "flink.spark.batch.bytes",
     "Approximate payload of one batch: each task ends with the response that crosses its share. Not set: what is read "
-    "in one window. Option `maxBytesPerBatch`.",
+    "in one window.",
     1,
     unit="bytes",
     aliases=("maxBytesPerBatch", "maxBytesPerTrigger"),
 )
 MAX_BYTES = SPARK.integer(
     "flink.spark.task.bytes",
-    "The most payload that one task collects before it returns its rows. Option `maxBytesPerTask`.",
+    "The most payload that one task collects before it returns its rows.",
     64 * 2**20,
     2**10,
     unit="bytes",
@@ -84,7 +84,7 @@ MAX_BYTES = SPARK.integer(
 )
 MAX_TASK_RECORDS = SPARK.integer(
     "flink.spark.task.records",
-    "The most records that one task collects. Option `maxRecordsPerTask`.",
+    "The most records that one task collects.",
     1_000_000,
     1,
     unit="records",
@@ -92,8 +92,7 @@ MAX_TASK_RECORDS = SPARK.integer(
 )
 WINDOW = SPARK.integer(
     "flink.spark.window.millis",
-    "How long a polling task reads at most. It ends earlier at the tip, and later for shards without progress in the last window. "
-    "Option `maxFetchTime`.",
+    "How long a polling task reads at most. It ends earlier at the tip, and later for shards without progress in the last window.",
     1_500,
     10,
     unit="ms",
@@ -108,8 +107,7 @@ FAN_OUT_WINDOW = SPARK.integer(
 )
 PROBE_INTERVAL = SPARK.integer(
     "flink.spark.probe.interval",
-    "How often the driver polls a quiet shard (a hundred a second at most); no batch is run meanwhile. Option "
-    "`probeInterval`.",
+    "How often the driver polls a quiet shard (a hundred a second at most); no batch is run meanwhile.",
     1_000,
     0,
     unit="ms",
@@ -117,7 +115,7 @@ PROBE_INTERVAL = SPARK.integer(
 )
 BATCHES_TO_RETAIN = SPARK.integer(
     "flink.spark.claims.batches",
-    "For how many committed batches claims are kept. Option `minBatchesToRetain`.",
+    "For how many committed batches claims are kept.",
     10,
     1,
     unit="batches",

@@ -52,12 +52,14 @@ class BatchPlanner:
     _reads: FailedReads = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
     _warnings: QueryWarnings = field(init=False)
+    _alignment: AlignmentSettings = field(init=False)
 
     def __post_init__(self) -> None:
         self.outages = OutageWatch(self.options.max_outage_ms, self.clock)
         self._reads = FailedReads(self.outages, self.clock, self.options.consumer)
         self._store_check = StoreVisibilityCheck(self.store)
         self._warnings = QueryWarnings(self.options)
+        self._alignment = AlignmentSettings.of(self.options.properties)
 
     def prepare_available_now(self) -> None:
         """Stop at the tips as of the next plan (Trigger.AvailableNow)."""
@@ -166,7 +168,7 @@ class BatchPlanner:
         return PlanInputs(
             plan=random_id(),
             now_ms=self.clock.now_ms(),
-            alignment=AlignmentSettings.of(self.options.properties),
+            alignment=self._alignment,
             tasks_for=self.options.tasks_for,
             streams=self.options.stream_names,
             limit=limit,

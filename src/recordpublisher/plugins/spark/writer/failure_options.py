@@ -25,8 +25,7 @@ FOLDER_KEY = DEAD_LETTER.key + JSONL_PATH.key.removeprefix("flink.sink.")
 
 ON_FAILURE = SPARK.choice(
     "flink.spark.write.onfailure",
-    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`. "
-    "Option `onFailure`.",
+    "A row that can never be written: FAIL the query, SKIP and count, or DEAD_LETTER, to `flink.deadletter.sink` or `deadLetters`.",
     OnBadRecord.FAIL.name,
     CHOICES,
     aliases=("onFailure",),
@@ -34,7 +33,7 @@ ON_FAILURE = SPARK.choice(
 DEAD_LETTERS = SPARK.text(
     "flink.spark.write.deadletters",
     "A folder of this query, seen by every executor, for rows that can never be written: JSON lines. Short for "
-    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`. Option `deadLetters`.",
+    f"`onFailure=DEAD_LETTER`, `flink.deadletter.sink=jsonl` and `{FOLDER_KEY}`.",
     aliases=("deadLetters",),
 )
 

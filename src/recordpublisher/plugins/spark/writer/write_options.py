@@ -31,14 +31,14 @@ loses half a second (measured)."""
 WRITE_TASKS = SPARK.optional_integer(
     "flink.spark.write.tasks",
     "Tasks that write at the same time, best the number of slots: each uses that part of `RateLimit`. Not set: throttling makes the "
-    "tasks share the shards. Option `writeTasks`.",
+    "tasks share the shards.",
     1,
     unit="tasks",
     aliases=("writeTasks",),
 )
 ID_FIELD = SPARK.text(
     "flink.spark.write.id.field",
-    "A field that is added to `data`, a JSON object: an id by which consumers can drop duplicates. Option `idField`.",
+    "A field that is added to `data`, a JSON object: an id by which consumers can drop duplicates.",
     aliases=("idField",),
 )
 
