@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -125,14 +125,7 @@ def _print_line(line: str, level: int) -> None:
 def show_warnings_in_one_line() -> None:
     """Print warnings, as of an unknown property, without file and source line."""
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         _print_line(f"warning: {message}", logging.WARNING)
 
     warnings.showwarning = show
@@ -214,12 +207,12 @@ def call_service(
 
     An ARN of `stream` may give the region. Raises: ConfigurationError, RecordPublisherError.
     """
+
+    async def call() -> T:
+        from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
+
+        async with ManagementClient(properties, [] if stream is None else [stream]) as client:
+            return await work(client)
+
     properties.check()
-    return run_to_end(_call(properties, work, [] if stream is None else [stream]))
-
-
-async def _call(properties: Properties, work: Callable[[ManagementClient], Awaitable[T]], streams: list[str]) -> T:
-    from recordpublisher.publishers.kinesis.management.client import ManagementClient  # brings the AWS SDK
-
-    async with ManagementClient(properties, streams) as client:
-        return await work(client)
+    return run_to_end(call())

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from textwrap import indent
@@ -89,18 +88,17 @@ def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = F
     logging.getLogger("recordpublisher").setLevel(level)
 
 
-def _setter(name: str) -> Callable[[typer.Context, bool], bool]:
-    def set_option(context: typer.Context, given: bool) -> bool:
-        set_verbosity(context, **{name: given})
-        return given
-
-    return set_option
-
-
 VERBOSE_HELP = "Show on stderr what happens."
 DEBUG_HELP = "Show tracebacks, and every log line of this package."
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help=VERBOSE_HELP, callback=_setter("verbose"))]
-Debug = Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, callback=_setter("debug"))]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help=VERBOSE_HELP, callback=lambda context, given: set_verbosity(context, verbose=given)
+    ),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help=DEBUG_HELP, callback=lambda context, given: set_verbosity(context, debug=given))
+]
 
 
 def _declare(verbose: Verbose = False, debug: Debug = False, log_format: LogFormatOption = LogFormat.TEXT) -> None:

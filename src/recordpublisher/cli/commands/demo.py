@@ -7,7 +7,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from ..execution import print_error
+from ..execution import FAILED, print_error
 
 PUBLISHERS = ("EFO", "POLLING")
 
@@ -34,5 +34,5 @@ def demo(
     failed = sum(not check.passed for check in checks)
     if failed:
         print_error(f"{failed} of {len(checks)} checks failed")
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
     print(f"{len(checks)} of {len(checks)} checks passed: every flight was written once")

@@ -1,7 +1,7 @@
 """`recordpublisher new-plugin`: writes a package with a publisher, sink or store, its entry point and its contract test."""
 
 import re
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -13,11 +13,10 @@ from recordpublisher.publishers.errors import ConfigurationError
 from ..output import echo
 
 TEMPLATES = Path(__file__).parents[1] / "plugin_templates"
-HOOKS = {"publisher": "publishers", "sink": "sinks", "store": "stores"}
 CLASSES = {"publisher": "Factory", "sink": "Sink", "store": "Store"}
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a new package adds."""
 
     PUBLISHER = "publisher"
@@ -53,7 +52,7 @@ def _files(kind: str, name: str) -> dict[Path, str]:
         "name": name,
         "kind": kind,
         "module": module,
-        "hook": HOOKS[kind],
+        "hook": f"{kind}s",
         "class_name": name.title().replace("-", "") + CLASSES[kind],
     }
     templates = {
