@@ -98,9 +98,7 @@ class CommittingSink(Sink[V]):
         the rows in the same transaction, if the entry's value is not stored yet. Raises: ConflictError, with the value that is stored
         instead; StoreUnavailableError; StateError when waiting does not help.
         """
-        if expected is None:
-            return await store.put_if_absent(name, value)
-        return await store.compare_and_set(name, value, expected)
+        return await store.write(name, value, expected)
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:

@@ -7,7 +7,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from recordpublisher.publishers import kinesis
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
@@ -27,6 +27,14 @@ class VersionedValue:
     """
 
     value: bytes
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T]):
+    """A document, and the version under which it is stored."""
+
+    document: T
     version: str
 
 
@@ -74,6 +82,12 @@ class ConditionalStore(AsyncPort, ABC):
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
         """Replace the value if it has the expected version; returns the new version. Raises: ConflictError, also when there is no value: it
         may have been deleted so that an old writer cannot return."""
+
+    async def write(self, name: str, value: bytes, expected: str | None) -> str:
+        """Replace the value that has this version; None: store one if there is none. Returns the new version. Raises: ConflictError."""
+        if expected is None:
+            return await self.put_if_absent(name, value)
+        return await self.compare_and_set(name, value, expected)
 
     @abstractmethod
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:

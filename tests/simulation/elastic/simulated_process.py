@@ -6,9 +6,9 @@ import asyncio
 import random
 from functools import lru_cache
 
-from recordpublisher.fetcher.conditional_store import VersionedValue
+from recordpublisher.fetcher.conditional_store import Stored, VersionedValue
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions, SinkLives
-from recordpublisher.fetcher.leases.documents.group_store import GroupStore, Stored
+from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.shard_listing import ShardListing

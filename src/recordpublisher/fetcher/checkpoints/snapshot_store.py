@@ -5,10 +5,10 @@ from typing import Any
 
 from recordpublisher.publishers.errors import FencedError, StateError
 
-from ..conditional_store import ConditionalStore, ConflictError, VersionedValue, pause
+from ..conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue, pause
 from ..sink import State
 from .assignment_kinds import LEASE_TABLE, refuse_assignment, refuse_other_job
-from .state_entries import StateEntry, StoredEntry, entry_name, read_entries, write_entry
+from .state_entries import StateEntry, entry_name, read_entries
 
 _ATTEMPTS = 10
 
@@ -32,7 +32,7 @@ class SnapshotStore:
 
     async def entries(self) -> dict[str, StateEntry]:
         """Every entry by name. Raises: StateError naming the one that cannot be read."""
-        return {name: stored.entry for name, stored in (await read_entries(self._store)).items()}
+        return {name: stored.document for name, stored in (await read_entries(self._store)).items()}
 
     async def own_entries(self) -> dict[str, StateEntry]:
         """The same; raises StateError too when they are of a job with another name."""
@@ -56,12 +56,12 @@ class SnapshotStore:
         for attempt in range(_ATTEMPTS):
             await self._refuse_group()
             entries = await read_entries(self._store)
-            self._checked({name: stored.entry for name, stored in entries.items()})
-            generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
-            previous = entries.get(entry_name(subtask), StoredEntry(StateEntry(), ""))
+            self._checked({name: stored.document for name, stored in entries.items()})
+            generation = max((stored.document.generation for stored in entries.values()), default=0) + 1
+            previous = entries.get(entry_name(subtask), Stored(StateEntry(), ""))
             try:
-                job = self._job or previous.entry.job
-                entry = replace(previous.entry, generation=generation, checkpoint=0, job=job)
+                job = self._job or previous.document.job
+                entry = replace(previous.document, generation=generation, checkpoint=0, job=job)
                 await self._write(subtask, entry, previous.version or None)
             except ConflictError:
                 await pause(attempt)
@@ -74,13 +74,13 @@ class SnapshotStore:
         """Give the stored subtasks from number `first` on a newer generation: their next `store` raises FencedError."""
         for attempt in range(_ATTEMPTS):
             entries = await read_entries(self._store)
-            next_generation = max((stored.entry.generation for stored in entries.values()), default=0) + 1
+            next_generation = max((stored.document.generation for stored in entries.values()), default=0) + 1
             kept = {entry_name(subtask) for subtask in range(first)}
             try:
                 for name, stored in entries.items():
                     if name not in kept:
-                        entry = replace(stored.entry, generation=next_generation, checkpoint=0)
-                        await write_entry(self._store, name, entry, stored.version)
+                        entry = replace(stored.document, generation=next_generation, checkpoint=0)
+                        await self._store.write(name, entry.to_bytes(), stored.version)
             except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
                 await pause(attempt)
             else:
@@ -94,15 +94,15 @@ class SnapshotStore:
         """
         entries = await read_entries(self._store)
         ours = [entries.get(entry_name(subtask)) for subtask in range(parallelism)]
-        snapshots = [stored.entry.snapshot or {} for stored in ours if stored and stored.entry.checkpoint]
+        snapshots = [stored.document.snapshot or {} for stored in ours if stored and stored.document.checkpoint]
         if sum(snapshot.get("parallelism") == parallelism for snapshot in snapshots) < parallelism:
             return False
         kept = {entry_name(subtask) for subtask in range(parallelism)}
         for name, stored in entries.items():
-            if name not in kept and stored.entry.snapshot is not None:
-                entry = replace(stored.entry, checkpoint=stored.entry.checkpoint + 1, snapshot=None, staged=())
+            if name not in kept and stored.document.snapshot is not None:
+                entry = replace(stored.document, checkpoint=stored.document.checkpoint + 1, snapshot=None, staged=())
                 try:
-                    await write_entry(self._store, name, entry, stored.version)
+                    await self._store.write(name, entry.to_bytes(), stored.version)
                 except ConflictError:  # another subtask was faster, or a newer start has taken it
                     continue
         return True
@@ -130,7 +130,7 @@ class SnapshotStore:
         await self._store.close()
 
     async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
-        self._known[subtask] = await write_entry(self._store, entry_name(subtask), entry, version), entry
+        self._known[subtask] = await self._store.write(entry_name(subtask), entry.to_bytes(), version), entry
 
     async def _refuse_group(self) -> None:
         if await self._store.get(LEASE_TABLE) is not None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ..committing_sink import CommitNumber, Staged
-from ..conditional_store import ConditionalStore
+from ..conditional_store import ConditionalStore, Stored
 from ..sink import State
 from ..stored_documents import Count, read_document
 from .assignment_kinds import SUBTASK_PREFIX
@@ -91,31 +91,16 @@ class _StoredEntry(NamesStaged, kw_only=True):
     snapshot: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry, and the store's version of it."""
-
-    entry: StateEntry
-    version: str
-
-
 def entry_name(subtask: int) -> str:
     """The name of a subtask's entry."""
     return f"{SUBTASK_PREFIX}{subtask}"
 
 
-async def read_entries(store: ConditionalStore) -> dict[str, StoredEntry]:
+async def read_entries(store: ConditionalStore) -> dict[str, Stored[StateEntry]]:
     """Every entry by name, in the order of the subtasks. Raises: StateError naming the entry that cannot be read."""
     stored = await store.list(SUBTASK_PREFIX)
     entries = {
-        name: StoredEntry(StateEntry.from_bytes(value.value, f"{name} in {store.place}"), value.version)
+        name: Stored(StateEntry.from_bytes(value.value, f"{name} in {store.place}"), value.version)
         for name, value in stored.items()
     }
     return dict(sorted(entries.items(), key=lambda each: (len(each[0]), each[0])))
-
-
-async def write_entry(store: ConditionalStore, name: str, entry: StateEntry, expected: str | None) -> str:
-    """Write an entry; returns its new version. Raises: ConflictError when another one than the expected is stored."""
-    if expected is None:
-        return await store.put_if_absent(name, entry.to_bytes())
-    return await store.compare_and_set(name, entry.to_bytes(), expected)

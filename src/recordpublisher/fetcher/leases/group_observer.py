@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from recordpublisher.publishers.clock import Clock
 
-from ..conditional_store import ConflictError
-from .documents.group_store import GroupStore, Stored
+from ..conditional_store import ConflictError, Stored
+from .documents.group_store import GroupStore
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .lease_settings import LeaseSettings

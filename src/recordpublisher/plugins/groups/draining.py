@@ -3,8 +3,8 @@
 import asyncio
 import secrets
 
-from recordpublisher.fetcher.conditional_store import ConflictError, pause
-from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore, Stored
+from recordpublisher.fetcher.conditional_store import ConflictError, Stored, pause
+from recordpublisher.fetcher.leases.documents.group_store import MAX_ATTEMPTS, GroupStore
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 

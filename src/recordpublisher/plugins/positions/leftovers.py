@@ -61,7 +61,7 @@ class JobLeftovers:
 
 async def _named_in(store: ConditionalStore, target: str) -> list[Staged]:
     """What the entries of subtasks and workers name that is in this target."""
-    subtasks = [stored.entry for stored in (await read_entries(store)).values()]
+    subtasks = [stored.document for stored in (await read_entries(store)).values()]
     parts = (await store.list(PARTS)).items()
     workers = [PositionPart.from_bytes(value.value, f"{name} in {store.place}") for name, value in parts]
     named = [(entry.target, entry.staged) for entry in subtasks] + [(part.target, part.staged) for part in workers]

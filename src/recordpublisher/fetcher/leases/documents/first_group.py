@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Mapping
 
 from recordpublisher.fetcher.checkpoints.assignment_kinds import ANOTHER_PLACE
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, Stored
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from .group_store import GroupStore, Stored, write_first_table
+from .group_store import GroupStore, write_first_table
 from .lease_table import Lease, LeaseTable
 from .position_part import PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ from recordpublisher.fetcher.checkpoints.assignment_kinds import (
     SUBTASK_PREFIX,
     refuse_assignment,
 )
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
+from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from .lease_table import LeaseTable
@@ -42,14 +41,6 @@ class SealableDocument(Protocol):
 
 
 D = TypeVar("D", bound=SealableDocument)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[T]):
-    """A document, and the store's version of it."""
-
-    document: T
-    version: str
 
 
 class GroupStore:
@@ -132,9 +123,7 @@ class GroupStore:
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
         """Write a document; returns its new version."""
-        if expected is None:
-            return await self._call(self._store.put_if_absent(name, content))
-        return await self._call(self._store.compare_and_set(name, content, expected))
+        return await self._call(self._store.write(name, content, expected))
 
     def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
         record = WorkerRecord.from_bytes(value.value, self._place(name))

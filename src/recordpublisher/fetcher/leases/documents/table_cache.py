@@ -3,12 +3,12 @@
 import math
 from dataclasses import replace
 
-from recordpublisher.fetcher.conditional_store import ConflictError
+from recordpublisher.fetcher.conditional_store import ConflictError, Stored
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StateError
 
 from .group_job import GroupJob
-from .group_store import GroupStore, Stored, write_first_table
+from .group_store import GroupStore, write_first_table
 from .lease_table import LeaseTable
 
 MAX_AGE_SECONDS = 60.0
