@@ -41,7 +41,6 @@ class Commits:
         *,
         version: str | None = None,
         number: int = 0,
-        unpublished: Sequence[Staged] = (),
         counts: CommitCounts | None = None,
     ) -> None:
         """`version`: of the stored entry, None: there is none. Numbers of the life come after `number`."""
@@ -52,7 +51,7 @@ class Commits:
         self._version = version
         self._number = number
         self._staged: list[Staged] = []
-        self._unpublished = list(unpublished)
+        self._unpublished: list[Staged] = []
         self._counts = counts or CommitCounts()
         self._records = self._counts.records
         self._undecided: _Write | None = None

@@ -10,6 +10,8 @@ from recordpublisher.publishers.properties.groups.discovery_and_state import LEA
 from recordpublisher.publishers.properties.groups.values_and_time import TRACKER_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
 
+from .documents.position_part import SHARDS_PER_PART
+
 HANDOVER_SECONDS = 0.2
 """Between two looks at the group while shards move (E5)."""
 ANNOUNCE_SECONDS = 5.0
@@ -29,7 +31,7 @@ class LeaseSettings:
 
     duration: float = of_property(LEASE_DURATION, 1000)
     tracker_timeout: float = 60.0
-    shards_per_part: int = 16
+    shards_per_part: int = SHARDS_PER_PART
 
     @classmethod
     def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:

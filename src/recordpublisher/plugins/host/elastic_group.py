@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from recordpublisher.fetcher.committing_sink import CommittingSink, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.worker_lives import ElasticGroup
+from recordpublisher.fetcher.leases.documents.position_part import SHARDS_PER_PART
 from recordpublisher.fetcher.leases.lease_settings import HELD_SECONDS, LeaseSettings
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import ConfigurationError
@@ -15,9 +16,6 @@ from recordpublisher.publishers.properties.groups.values_and_time import LOOKAHE
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..stores.by_location import back_end_of
-
-DYNAMODB_SHARDS_PER_PART = 16
-"""DynamoDB bills whole items: what did not change should not be in the same one. Other stores have all positions of a worker in one."""
 
 
 def elastic_group_of(
@@ -40,7 +38,7 @@ def elastic_group_of(
     for writing in (sink, dead_letters):
         _check_sink(writing)
     is_dynamodb = back_end_of(properties.value(STATE_URI) or "") == "DYNAMODB"
-    settings = LeaseSettings.of(properties, DYNAMODB_SHARDS_PER_PART if is_dynamodb else sys.maxsize)
+    settings = LeaseSettings.of(properties, SHARDS_PER_PART if is_dynamodb else sys.maxsize)
     _check_alignment(properties)
     if store is None:
         raise ConfigurationError(

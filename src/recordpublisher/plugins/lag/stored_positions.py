@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -15,8 +15,7 @@ from recordpublisher.fetcher.committing_sink import entries_of, stores_positions
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.documents.group_store import GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.documents.position_part import Positions
-from recordpublisher.fetcher.leases.documents.shard_states import states_of
+from recordpublisher.fetcher.leases.documents.position_part import PositionKey, Positions
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
 from recordpublisher.fetcher.leases.position_store import read_positions
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -192,3 +191,19 @@ def _snapshots(table: LeaseTable, states: Mapping[str, ShardState], records: Map
         {**snapshot_to_json(shards, pinned_ms, table.version, 0, 1, taken_ms=taken.get(owner or "")), "worker": owner}
         for owner, shards in by_owner.items()
     ]
+
+
+def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
+    """The state of each shard of the table, and the shards whose state was not found. `positions`: by owner."""
+    states: dict[str, ShardState] = {}
+    missing: list[str] = []
+    for shard, lease in table.leases.items():
+        if lease.ended:
+            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark)
+        elif lease.owner is None:
+            states[shard] = replace(table.initial_state(shard), waiting=not table.can_be_read(shard))
+        elif stored := positions.get(lease.owner, {}).get(PositionKey(shard, lease.epoch)):
+            states[shard] = stored.state
+        else:
+            missing.append(shard)
+    return states, missing

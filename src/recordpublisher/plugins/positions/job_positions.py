@@ -98,7 +98,7 @@ class JobPositions:
     async def load(self) -> StoredPositions:
         """What is stored now. Nothing is created. Raises: StateError."""
         with_rows = merge_snapshots([] if self._in_sink is None else await self._in_sink.load())
-        store = None if self._is_missing_folder() else self._opened_store()
+        store = self._existing_store()
         in_store = [] if store is None else await _stored(store, self._sink)
         stored = merge_snapshots(in_store)
         if self._entries is None:
@@ -107,7 +107,7 @@ class JobPositions:
 
     async def heartbeats(self) -> Mapping[str, int]:
         """The number of the last heartbeat of each worker of the job's group that nobody has sealed. Raises: StateError."""
-        store = None if self._is_missing_folder() else self._opened_store()
+        store = self._existing_store()
         if store is None:
             return {}
         records = await GroupStore(store).read_records()
@@ -178,7 +178,7 @@ class JobPositions:
         return LeaseSettings(**values_of(LeaseSettings, self._properties))
 
     async def _group(self) -> GroupStore | None:
-        store = None if self._is_missing_folder() else self._opened_store()
+        store = self._existing_store()
         group = None if store is None else GroupStore(store, self.heartbeat_seconds)
         return None if group is None or await group.read_table() is None else group
 
@@ -187,10 +187,10 @@ class JobPositions:
             self._store = build_store(self._registry, self._properties)
         return self._store
 
-    def _is_missing_folder(self) -> bool:
-        """Opening a store in a folder creates it, also for a mistyped path."""
+    def _existing_store(self) -> ConditionalStore | None:
+        """Opening a store in a folder creates it, also for a mistyped path: None while there is no such folder."""
         uri = self._properties.value(STATE_URI)
-        return uri is not None and missing_folder(uri) is not None
+        return None if uri is not None and missing_folder(uri) is not None else self._opened_store()
 
 
 async def _stored(store: ConditionalStore, sink: Sink | None) -> Sequence[State]:

@@ -7,7 +7,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.initial_position import initial_position
@@ -22,27 +22,12 @@ from recordpublisher.publishers.stream_arns import stream_name
 from .job_positions import ImportedPosition, JobPositions, imported_states
 from .kcl_export import ExportedLease, leases_from_states
 from .kcl_import import leases_by_stream, positions_from_leases
-from .kcl_lease_table import KclLease
+from .kcl_lease_table import KclLease, KclLeaseTable
 
 HEARTBEATS_WATCHED = 2
 """A heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
-
-
-class KclLeases(Protocol):
-    """A lease table. `place` names it in messages."""
-
-    place: str
-
-    async def read(self) -> list[KclLease] | None:
-        """Every lease; None when there is no table."""
-
-    async def write(self, lease: KclLease, seen: KclLease | None) -> None:
-        """Put a lease in the place of the one that was `seen`, or of none. Raises: StateError when the row has changed."""
-
-    async def create(self) -> None:
-        """Create the table."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +40,7 @@ class KclTransfer:
     """
 
     job: JobPositions
-    table: KclLeases
+    table: KclLeaseTable
     service: ListingPort
     streams: Sequence[str]
     properties: Properties

@@ -11,12 +11,10 @@ from recordpublisher.publishers.positions import StartingPosition
 
 from .group_store import GroupStore, write_first_table
 from .lease_table import Lease, LeaseTable
-from .position_part import PositionKey, PositionPart, StoredPosition
+from .position_part import SHARDS_PER_PART, PositionKey, PositionPart, StoredPosition
 from .worker_record import WorkerRecord
 
 FIRST_VERSION = 1
-SHARDS_PER_PART = 16
-"""DynamoDB stores 400 KB in an item; a position is below 1 KB."""
 
 
 async def store_as_group(

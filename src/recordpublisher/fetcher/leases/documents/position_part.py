@@ -38,6 +38,9 @@ class StoredPosition:
 
 
 Positions = Mapping[PositionKey, StoredPosition]
+SHARDS_PER_PART = 16
+"""Where whole items are billed, as DynamoDB does: what did not change should not be in the same one. An item has at most 400 KB there, and
+a position is below 1 KB. Other stores have all positions of a worker in one part."""
 TIP_MS = 300_000
 """When a shard at rest was last read at its tip changes with each read. It is compared with retentions of a day and more."""
 

@@ -2,8 +2,8 @@
 
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
-from recordpublisher.fetcher.leases.documents.shard_states import states_of
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.lag.stored_positions import states_of
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 
 FIRST = StartingPosition.trim_horizon()
