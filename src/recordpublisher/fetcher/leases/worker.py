@@ -11,20 +11,19 @@ from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 from ..checkpoints.checkpoint_times import CheckpointTimes
-from .cleaning import Cleaning
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
 from .documents.table_cache import TableCache
 from .documents.worker_record import WorkerRecord
 from .group_observer import GroupObserver
+from .group_upkeep import GroupUpkeep
 from .heartbeat import Heartbeat, join_group
 from .lease_counts import LeaseCounts
 from .lease_giver import LeaseGiver
 from .lease_settings import HANDOVER_SECONDS, HELD_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_taker import LeaseTaker
 from .owned_leases import OwnedLeases, log_moved
-from .planning.group_view import GroupView
 from .planning.group_watermark import WorkerWatermark, group_watermark
 from .planning.shard_loads import LoadLevels
 from .position_commits import PositionCommits
@@ -61,7 +60,6 @@ class Worker:
         self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
         self._readers = readers
-        self._listing = listing
         self._settings = settings
         self._clock = clock
         self._random = jitter or random.Random()  # noqa: S311 - jitter
@@ -84,7 +82,7 @@ class Worker:
             clock,
             settings,
         )
-        self._cleaning = Cleaning(name, group, self._cache, self._positions)
+        self._upkeep = GroupUpkeep(name, group, self._cache, self._positions, listing)
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
         """The highest value of the group that this worker knows (E8)."""
@@ -199,7 +197,7 @@ class Worker:
         """Look at the group, and do what there is to do. Returns whether to look again soon: shards are moving."""
         view = await self._observer.look()
         if view is None:
-            return await self._create_if_missing()
+            return await self._upkeep.create_if_missing()
         self._apply_table()
         self.group_watermark = group_watermark(view, self.group_watermark, self._observer.sealed_for_long)
         sealed = await self._observer.seal_silent(view)
@@ -216,18 +214,12 @@ class Worker:
         if may_have_taken:
             self._apply_table()
             return True
-        if await self._end_shards() or await self._add_listed_shards(view):
+        if await self._end_shards() or await self._upkeep.add_listed_shards(view):
             return True
-        await self._cleaning.clean(view)
+        await self._upkeep.clean(view)
         if self._observer.is_settled:
             self._giver.request({shard for shard in self._owned.reading if plan.get(shard, self.name) != self.name})
         return self._giver.is_busy or self._expects(plan) or view.has_handover
-
-    async def _create_if_missing(self) -> bool:
-        if self._cache.table is not None:
-            return False
-        await self._cache.replace(await self._listing.first_table(self.name))
-        return True
 
     def _apply_table(self) -> None:
         """Begin and drop shards as the newest known table says."""
@@ -257,16 +249,6 @@ class Worker:
             return False
         await self._cache.replace(table.after(self.name, ended=ended))
         self._apply_table()
-        return True
-
-    async def _add_listed_shards(self, view: GroupView) -> bool:
-        """Add shards that were found by listing. One worker of the group does it."""
-        if view.members[0] != self.name:
-            return False
-        changes = await self._listing.changes(view.table)
-        if not changes:
-            return False
-        await self._cache.replace(view.table.after(self.name, found=changes.found, expired=changes.expired))
         return True
 
     def _expects(self, plan: Mapping[str, str]) -> bool:

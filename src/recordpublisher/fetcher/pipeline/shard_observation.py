@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from recordpublisher.publishers.shards import Shard, shard_from_json, shard_to_json
 
+from ..stored_documents import check_document
 
-@dataclass(frozen=True, slots=True)
-class ShardObservation:
+
+class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What one read saw of a shard. Times are epoch ms.
 
     - `at_tip`: the last read stood at the tip, and all records were emitted.
@@ -28,7 +31,7 @@ class ShardObservation:
     past_event_time: bool = False
     next_watermark: int | None = None
     silent_ms: int = 0
-    behind_ms: int | None = None
+    behind_ms: int | None = msgspec.field(name="millisBehindLatest", default=None)
     children: tuple[Shard, ...] = ()
     failure: str | None = None
     taken_over: int = 0
@@ -40,36 +43,15 @@ class ShardObservation:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict. What has its default is omitted."""
-        entries = {
-            "atTip": self.at_tip or None,
-            "tipSeenMs": self.tip_seen_ms and list(self.tip_seen_ms),
-            "pastEventTime": self.past_event_time or None,
-            "nextWatermark": self.next_watermark,
-            "silentMs": self.silent_ms or None,
-            "millisBehindLatest": self.behind_ms,
-            "children": [shard_to_json(child) for child in self.children] or None,
-            "failure": self.failure,
-            "takenOver": self.taken_over or None,
-            "refused": self.refused or None,
-        }
-        return {name: value for name, value in entries.items() if value is not None}
+        entries: dict[str, Any] = msgspec.to_builtins(self)
+        return {**entries, "children": [*map(shard_to_json, self.children)]} if self.children else entries
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardObservation:
-        """The inverse of `to_json`. Raises: KeyError, TypeError, ValueError."""
-        tip_seen_ms = entries.get("tipSeenMs")
-        return cls(
-            at_tip=entries.get("atTip", False),
-            tip_seen_ms=None if tip_seen_ms is None else (tip_seen_ms[0], tip_seen_ms[1]),
-            past_event_time=entries.get("pastEventTime", False),
-            next_watermark=entries.get("nextWatermark"),
-            silent_ms=entries.get("silentMs", 0),
-            behind_ms=entries.get("millisBehindLatest"),
-            children=tuple(map(shard_from_json, entries.get("children", ()))),
-            failure=entries.get("failure"),
-            taken_over=entries.get("takenOver", 0),
-            refused=entries.get("refused", 0),
-        )
+        """The inverse of `to_json`. Raises: StateError, KeyError, ValueError."""
+        children = tuple(map(shard_from_json, entries.get("children", ())))
+        seen = check_document({**entries, "children": ()}, cls, "what was seen of a shard")
+        return msgspec.structs.replace(seen, children=children)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from recordpublisher.fetcher.checkpoints.commits import Commits
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.fetcher.elastic.committed_positions import CommittedPositions
 from recordpublisher.fetcher.leases import worker as worker_module
-from recordpublisher.fetcher.leases.cleaning import Cleaning
 from recordpublisher.fetcher.leases.documents.group_store import WORKERS, GroupStore, OwnDocument
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.group_observer import GroupObserver
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.lease_taker import LeaseTaker
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
@@ -123,12 +123,12 @@ def nobody_is_sealed() -> Patches:
 def cleaned_at_once() -> Patches:
     """E12: a sealed worker that the table does not name is deleted, though a take of it may still land."""
 
-    async def clean(self: Cleaning, view: GroupView) -> None:
+    async def clean(self: GroupUpkeep, view: GroupView) -> None:
         for worker, record in view.records.items():
             if record.is_sealed and worker not in view.table.owners:
                 await self._group.delete_worker(worker)
 
-    return [(Cleaning, "clean", clean)]
+    return [(GroupUpkeep, "clean", clean)]
 
 
 def sealed_worker_follows_faster_takes() -> Patches:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from recordpublisher.publishers.shards import Shard
 
 from .batch_claims import BatchClaims
@@ -155,7 +157,9 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        seen=replace(read.seen, tip_seen_ms=None, children=()),  # `silence` and the new shards have them
+        seen=msgspec.structs.replace(
+            read.seen, tip_seen_ms=None, children=()
+        ),  # `silence` and the new shards have them
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
         records=entry.records + read.records,

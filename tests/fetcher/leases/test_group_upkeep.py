@@ -2,11 +2,11 @@
 
 import pytest
 
-from recordpublisher.fetcher.leases.cleaning import Cleaning
 from recordpublisher.fetcher.leases.documents.group_store import PARTS, WORKERS, GroupStore
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.table_cache import TableCache
 from recordpublisher.fetcher.leases.documents.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.group_upkeep import GroupUpkeep
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 from recordpublisher.fetcher.leases.position_store import PartPositionStore
 
@@ -15,18 +15,19 @@ from fakes.shard_entries import StoppedClock
 
 
 class Group:
-    """A table, and the cleaning of worker `name`; `gone` was sealed and has left a record and a part."""
+    """A table, and the upkeep by worker `name`; `gone` was sealed and has left a record and a part."""
 
     def __init__(self, store, name="a"):
         self.store = store
         self.group = GroupStore(store, 5.0)
         self.cache = TableCache(self.group, StoppedClock())
-        self.cleaning = Cleaning(name, self.group, self.cache, PartPositionStore(self.group, name, 2, None))
+        positions = PartPositionStore(self.group, name, 2, None)
+        self.upkeep = GroupUpkeep(name, self.group, self.cache, positions, None)
         self.members = {"a": WorkerRecord("a", 1), "b": WorkerRecord("b", 1)}
 
     async def clean(self):
         records = {**self.members, "gone": WorkerRecord("gone", 1, is_sealed=True)}
-        await self.cleaning.clean(GroupView(self.cache.table, records))
+        await self.upkeep.clean(GroupView(self.cache.table, records))
 
     @property
     def is_clean(self):
