@@ -60,8 +60,14 @@ class RecordPublisher(AsyncPort, ABC):
 
         Observers see a batch before the consumer does. They see the end of the shard, and an error of the run.
         """
+
+        def observed(batch: RecordBatch) -> Awaitable[SequenceNumber | None]:
+            for observer in tuple(self._observers):
+                observer.on_next(batch)
+            return consumer(batch)
+
         try:
-            result = await self.run(_ObservedConsumer(self._observers, consumer))
+            result = await self.run(observed)
         except Exception as error:
             for observer in tuple(self._observers):
                 observer.on_error(error)
@@ -170,19 +176,6 @@ async def own_shards(factory: RecordPublisherFactory, stream: str, after: str | 
             f"{type(factory).__name__}.discover returned {listed!r:.100} for {stream}: return a list of Shard, and [] for none"
         )
     return list(listed)
-
-
-class _ObservedConsumer:
-    """A consumer that shows each batch to the observers first."""
-
-    def __init__(self, observers: Sequence[ObserverBase[RecordBatch]], consumer: BatchConsumer) -> None:
-        self._observers = observers
-        self._consumer = consumer
-
-    def __call__(self, batch: RecordBatch) -> Awaitable[SequenceNumber | None]:
-        for observer in tuple(self._observers):
-            observer.on_next(batch)
-        return self._consumer(batch)
 
 
 MAX_CLOCK_OFFSET_MS = 60_000

@@ -1,13 +1,14 @@
-"""ResourceNotFoundResolver: which of stream, shard and consumer is gone (F4)."""
+"""resolve_not_found: which of stream, shard and consumer is gone (F4)."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from recordpublisher.publishers.errors import DataLossError, StreamNotFoundError
 from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.fanout.registration.consumer_registrar import ConsumerRefCounts, ConsumerRegistrar
-from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver
+from recordpublisher.publishers.fanout.resubscribe_policy import resolve_not_found
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
@@ -23,10 +24,12 @@ def resolved(ports, before=lambda ports: None, shards=1, shard=SHARD):
 
     async def main():
         registrar = ConsumerRegistrar(ports, config, VirtualClock(), "", ConsumerRefCounts())
-        resolver = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
+        resolve = partial(
+            resolve_not_found, arn=ARN, registrar=registrar, listing=ports, policy=config.retries.list_shards
+        )
         await registrar.ensure("orders")
         before(ports)
-        return await asyncio.gather(*[resolver.resolve(shard, ARN) for _ in range(shards)])
+        return await asyncio.gather(*[resolve(shard) for _ in range(shards)])
 
     return run_virtual(main())
 
@@ -96,12 +99,14 @@ def test_a_shard_that_comes_later_uses_the_new_registration_without_a_call():
 
     async def main():
         registrar = ConsumerRegistrar(ports, config, VirtualClock(), "", ConsumerRefCounts())
-        resolver = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
+        resolve = partial(
+            resolve_not_found, arn=ARN, registrar=registrar, listing=ports, policy=config.retries.list_shards
+        )
         await registrar.ensure("orders")
         ports.consumers.remove("app")
-        assert await resolver.resolve(SHARD, ARN)
+        assert await resolve(SHARD)
         calls = list(ports.consumers.calls)
-        assert await resolver.resolve(SHARD, ARN)
+        assert await resolve(SHARD)
         assert ports.consumers.calls == calls
 
     run_virtual(main())

@@ -19,7 +19,7 @@ from ..shards import Shard
 from .config import FanOutConfig
 from .open_subscription import OpenSubscription
 from .registration.consumer_registrar import ConsumerRegistrar
-from .resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
+from .resubscribe_policy import ResubscribePolicy, resolve_not_found
 
 
 class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, DistributionPort, Protocol):
@@ -56,7 +56,6 @@ class FanOutRecordPublisher(RecordPublisher):
         self._registrar = registrar
         self._clock = clock
         self._resubscribe = ResubscribePolicy(shard, config, metrics, clock, draw)
-        self._not_found = ResourceNotFoundResolver(registrar, ports, config.retries.list_shards)
         self._deaggregator = Deaggregator(shard, metrics, distribution.foreign_sub_records)
         self._subscriptions = 0
         self._is_running = False
@@ -165,7 +164,8 @@ class FanOutRecordPublisher(RecordPublisher):
         return event
 
     async def _resolve_not_found(self, error: ResourceNotFoundError, arn: str) -> None:
-        if await self._not_found.resolve(self._shard, arn):
+        policy = self._config.retries.list_shards
+        if await resolve_not_found(self._shard, arn, self._registrar, self._ports, policy):
             self._resubscribe.on_reregistered(arn)
         else:
             self._resubscribe.on_unexplained_not_found(error)

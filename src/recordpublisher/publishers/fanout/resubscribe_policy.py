@@ -160,27 +160,22 @@ class Pacing:
         return max(0.0, self._not_before - self._clock.monotonic())
 
 
-class ResourceNotFoundResolver:
-    """Finds out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard."""
+async def resolve_not_found(
+    shard: Shard, arn: str, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy
+) -> bool:
+    """Find out what a ResourceNotFoundException is about: stream, shard or consumer. It never means the end of a shard.
 
-    def __init__(self, registrar: ConsumerRegistrar, listing: ListingPort, policy: RetryPolicy) -> None:
-        self._registrar = registrar
-        self._listing = listing
-        self._policy = policy
-
-    async def resolve(self, shard: Shard, arn: str) -> bool:
-        """Return True when the consumer was gone and is registered again; False when stream, shard and consumer all exist.
-
-        A listing may lack a shard that exists: the shard is gone when the consumer exists, so that the service did not find the shard.
-        Raises: StreamNotFoundError, DataLossError when the shard is gone, ConsumerError when registration is NONE.
-        """
-        if self._registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
-            return True
-        is_listed = await call_with_retries(lambda: is_shard_listed(self._listing, shard), self._policy)
-        was_consumer_gone = await self._registrar.reregister_if_gone(shard.stream, arn)
-        if not is_listed and not was_consumer_gone:
-            raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
-        return was_consumer_gone
+    Returns True when the consumer was gone and is registered again; False when stream, shard and consumer all exist.
+    A listing may lack a shard that exists: the shard is gone when the consumer exists, so that the service did not find the shard.
+    Raises: StreamNotFoundError, DataLossError when the shard is gone, ConsumerError when registration is NONE.
+    """
+    if registrar.arn(shard.stream) != arn:  # another shard's reader has registered it already
+        return True
+    is_listed = await call_with_retries(lambda: is_shard_listed(listing, shard), policy)
+    was_consumer_gone = await registrar.reregister_if_gone(shard.stream, arn)
+    if not is_listed and not was_consumer_gone:
+        raise DataLossError(f"{shard.key} is gone: it is past the stream's retention and was not read to its end")
+    return was_consumer_gone
 
 
 MAX_PREEMPTIONS = 5

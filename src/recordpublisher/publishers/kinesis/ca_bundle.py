@@ -1,4 +1,4 @@
-"""The file of trusted CAs (AWS_CA_BUNDLE), checked before anything is sent; and how certificates are checked without the SDK."""
+"""The file of trusted CAs (AWS_CA_BUNDLE), checked before anything is sent; and how our own connections check certificates."""
 
 import functools
 import os
@@ -26,16 +26,22 @@ def environment_ca_bundle() -> str | None:
     return _checked(os.environ.get(CA_BUNDLE) or os.environ.get("REQUESTS_CA_BUNDLE"))
 
 
-def client_tls(ca_bundle: str | None, url: str) -> ssl.SSLContext:
-    """How the certificate of `url` is checked: by this file, else by the list that the SDK uses. For http nothing is read."""
-    return _trusting(ca_bundle or _sdk_list()) if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> ssl.SSLContext:
+    """How the certificate of `url` is checked: by this file, else by the list that the SDK uses. For http nothing is read.
+
+    `protocol`: the one to agree on in the handshake. Python's own default context rejects certificates that boto3 accepts (since 3.13).
+    """
+    is_tls = url.startswith("https:")
+    return _trusting(ca_bundle or _sdk_list(), protocol) if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @functools.cache
-def _trusting(path: str) -> ssl.SSLContext:
+def _trusting(path: str, protocol: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET
     context.load_verify_locations(path)
+    if protocol is not None:
+        context.set_alpn_protocols([protocol])
     return context
 
 

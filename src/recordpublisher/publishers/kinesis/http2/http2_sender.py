@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
-from botocore.httpsession import create_urllib3_context, get_cert_path
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
+from ..ca_bundle import client_tls
 from ..endpoint import host_header
 from ..error_mapping import StreamLostError
 from ..proxies import proxy_for
@@ -71,7 +70,7 @@ class Http2ConnectionPool:
     async def _open(self) -> None:
         host, tls = self._url.hostname or "", self._url.scheme == "https"
         async with asyncio.timeout(self._seconds):
-            context = await asyncio.to_thread(self._context) if tls else None
+            context = await asyncio.to_thread(client_tls, self._ca_bundle, self._url.geturl(), "h2") if tls else None
             _, connection = await asyncio.get_running_loop().create_connection(
                 Http2Connection, host, self._url.port or (443 if tls else 80), ssl=context
             )
@@ -81,14 +80,6 @@ class Http2ConnectionPool:
                 connection.close()
                 raise
         self._connections.append(connection)
-
-    def _context(self) -> ssl.SSLContext:
-        """The SDK's rules: Python's own default context rejects certificates that boto3 accepts (since 3.13)."""
-        context: ssl.SSLContext = create_urllib3_context()
-        context.check_hostname = True
-        context.load_verify_locations(get_cert_path(self._ca_bundle or True))
-        context.set_alpn_protocols(["h2"])
-        return context
 
 
 _HTTP1_ONLY_HEADERS = {"host", "connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection"}
