@@ -71,8 +71,8 @@ class SinkContext:
     request_checkpoint: Callable[[], None] = field(default=_nothing, compare=False)
     reject: Callable[[RecordBatch, str], Awaitable[None]] = field(default=fail_on_rejected_record, compare=False)
     reject_together: Callable[[Rejected, bool], Awaitable[None]] | None = field(default=None, compare=False)
-    has_dead_letters: bool | None = field(default=None, compare=False)
     """What `reject_all` calls; None: it calls `reject` for each."""
+    has_dead_letters: bool | None = field(default=None, compare=False)
     may_write: Callable[[], bool] = field(default=always, compare=False)
     resume_writing: Callable[[], None] = field(default=_nothing, compare=False)
     traced: Traced = field(default=untraced, compare=False)

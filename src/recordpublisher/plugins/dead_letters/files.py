@@ -27,10 +27,11 @@ class FileLetters(StoredLetters):
 
     def __init__(self, sink: type[FileSink], stored_in: Callable[[Path], Stored], properties: Properties) -> None:
         """A folder that is not there yet has no letters. Raises: ConfigurationError for one whose parent is not there either."""
-        folder, key = properties.value(sink.folder), sink.folder.key
-        if folder is None or not Path(path_of(folder, key)).absolute().parent.is_dir():
-            raise ConfigurationError(key, folder, "the folder with the dead letters")
-        self._folder = Path(path_of(folder, key))
+        place, key = properties.value(sink.folder), sink.folder.key
+        folder = None if place is None else Path(path_of(place, key))
+        if folder is None or not folder.absolute().parent.is_dir():
+            raise ConfigurationError(key, place, "the folder with the dead letters")
+        self._folder = folder
         self._suffix = sink.suffix
         self._stored_in = stored_in
 

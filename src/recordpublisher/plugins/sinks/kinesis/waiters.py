@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from recordpublisher.publishers.clock import Clock
 
@@ -15,27 +16,18 @@ class Notifier:
     """Wakes all tasks that wait for it; each checks its own condition again."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self._event = asyncio.Event()
 
     def notify_all(self) -> None:
         """Wake every waiting task."""
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._event.set()
+        self._event.clear()
 
     async def wait(self, timeout_seconds: float | None = None) -> None:
         """Return at the next notification, or after the timeout."""
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
-                await future
-        except TimeoutError:
-            pass
-        finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
+                await self._event.wait()
 
 
 class FifoWaiters:

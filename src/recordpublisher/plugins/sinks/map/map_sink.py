@@ -18,10 +18,9 @@ from .batch_wait import BatchWait
 from .handled_positions import HandledPositions
 from .handler import handlers_of
 from .handler_tasks import HandlerTasks
-from .job_permission import JobPermission
 from .ordering import Ordering, ReadyRecords
 from .outcomes import MAP_SINK_METRICS, Outcomes
-from .processing import Processing
+from .processing import JobPermission, Processing
 from .running_calls import RunningCalls
 from .settings import MapSettings, member
 from .unhandled_record import UnhandledBatch, UnhandledRecord

@@ -27,7 +27,7 @@ from recordpublisher.publishers.records import RecordBatch
 from ..unfinished_uploads import UnfinishedUploads
 from .folder import DATA, STAGED
 from .open_files import OpenFiles
-from .staged_data_files import StagedDataFiles, folder_of, mark_of, staged_data_files
+from .staged_data_files import folder_of, mark_of, staged_data_files
 from .table import ConflictingCommitError, LakeTable, NoTableError
 
 log = logging.getLogger("recordpublisher.lake")
@@ -245,15 +245,11 @@ class TableSink(CommittingSink):
         if new:
             folder = self._table.folder()
             for files in map(staged_data_files, new):
-                self._check_files(
-                    files, [name for file in files.files if folder.size(name := files.name(file)) != file.size]
-                )
+                missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
+                if missing:
+                    reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
+                    raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
             self._table.commit(loaded, new)
-
-    def _check_files(self, files: StagedDataFiles, missing: Sequence[str]) -> None:
-        if missing:
-            reason = "a full vacuum or removal of orphans may have taken them: their records are in no table"
-            raise StateError(f"{', '.join(missing)} of {self._place} are committed and not there: {reason}")
 
     def _leftovers(self, kept: Sequence[Staged]) -> list[Leftover]:
         folder, named = self._table.folder(), {staged_data_files(each).mark for each in kept}
