@@ -12,7 +12,7 @@ from recordpublisher.publishers.fanout.open_subscription import OpenSubscription
 from recordpublisher.publishers.fanout.publisher import FanOutRecordPublisher
 from recordpublisher.publishers.fanout.registration import consumer_registrar, registration_calls
 from recordpublisher.publishers.fanout.registration.registration_calls import RegistrationCalls
-from recordpublisher.publishers.fanout.resubscribe_policy import ResourceNotFoundResolver, ResubscribePolicy
+from recordpublisher.publishers.fanout.resubscribe_policy import ResubscribePolicy
 
 from .patches import Patches, nothing, raise_error, replace_attribute
 
@@ -70,10 +70,10 @@ def unread_subscriptions_are_closed() -> Patches:
 
 
 def a_lost_consumer_is_investigated() -> Patches:
-    async def resolve(self: Any, shard: Any, arn: str) -> bool:
+    async def resolve(*_: Any) -> bool:
         return False
 
-    return [replace_attribute(ResourceNotFoundResolver, "resolve", resolve)]
+    return [replace_attribute(fan_out_publisher, "resolve_not_found", resolve)]
 
 
 def a_lost_consumer_is_registered_again() -> Patches:
