@@ -65,6 +65,7 @@ JobOrStream = Annotated[
 Job = Annotated[
     str, typer.Argument(metavar="JOB.properties|MODULE:NAME", help="The job's properties, or a program's DataFetcher.")
 ]
+Port = Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535, help="Listen on this port; 0 takes a free one.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the stream is ACTIVE.")]
 
 

@@ -59,10 +59,8 @@ class FlightProducer:
     def _due_entries(self, elapsed: float) -> list[dict[str, Any]]:
         """The entries that are due, in order for each shard."""
         entries = []
-        event_time, lagging_event_time = (
-            self._schedule.event_time_at(elapsed),
-            self._schedule.lagging_event_time_at(elapsed),
-        )
+        event_time = self._schedule.event_time_at(elapsed)
+        lagging_event_time = self._schedule.lagging_event_time_at(elapsed)
         while self._due and self._due[0].scheduled <= event_time:
             flight = self._due.popleft()
             if route(flight.partition_key, False).quarter == LAGGING:

@@ -1,6 +1,7 @@
 """Writes the events of a subscription to its client, with back-pressure: one frame at a time."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from . import event_stream
@@ -27,9 +28,11 @@ class ResponseStream(Protocol):
         """Break the connection."""
 
 
-async def write_events(subscription: Subscription, stream: ResponseStream, account: Account) -> None:
-    """Write events until the subscription ends or the client goes away."""
-    writer = EventWriter(subscription, stream, account)
+async def write_events(
+    subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes] = bytes
+) -> None:
+    """Write events until the subscription ends or the client goes away. `encode`: a frame in the client's format."""
+    writer = EventWriter(subscription, stream, account, encode)
     try:
         await writer.run()
     except ConnectionError:  # the client has closed the connection
@@ -42,7 +45,10 @@ async def write_events(subscription: Subscription, stream: ResponseStream, accou
 class EventWriter:
     """Owns the response of one subscription."""
 
-    def __init__(self, subscription: Subscription, stream: ResponseStream, account: Account) -> None:
+    def __init__(
+        self, subscription: Subscription, stream: ResponseStream, account: Account, encode: Callable[[bytes], bytes]
+    ) -> None:
+        self._encode = encode
         self._subscription = subscription
         self._stream = stream
         self._account = account
@@ -84,7 +90,7 @@ class EventWriter:
         timeout_ms = self._subscription.expires_ms + self._write_timeout_ms - self._clock.now_ms()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._stream.write(frame)
+                await self._stream.write(self._encode(frame))
         except TimeoutError:
             self._stream.abort()
             raise ConnectionAbortedError from None

@@ -112,7 +112,7 @@ class MemoryResponse:
     async def write(self, data: bytes) -> None:
         """Buffer bytes; wait while the buffer is full."""
         self._buffer += data
-        self._notify()
+        self._changed.set()
         while len(self._buffer) > BUFFER_BYTES and not self._is_closed:
             await self._wait_for_change()
         if self._is_closed:
@@ -121,12 +121,12 @@ class MemoryResponse:
     async def end(self) -> None:
         """End cleanly."""
         self._has_ended = True
-        self._notify()
+        self._changed.set()
 
     def abort(self) -> None:
         """Break the connection."""
         self._is_broken = True
-        self._notify()
+        self._changed.set()
 
     async def _read(self) -> bytes:
         while not self._buffer and not self._has_ended and not self._is_broken:
@@ -135,11 +135,8 @@ class MemoryResponse:
             raise ClientPayloadError("Response payload is not completed")
         data = bytes(self._buffer)
         self._buffer.clear()
-        self._notify()
-        return data
-
-    def _notify(self) -> None:
         self._changed.set()
+        return data
 
     async def _wait_for_change(self) -> None:
         self._changed.clear()

@@ -10,6 +10,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_note, run_until_signal
+from ..options import Port
 
 
 class Limits(StrEnum):
@@ -20,7 +21,7 @@ class Limits(StrEnum):
 
 
 def local(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4567,
+    port: Port = 4567,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     stream: Annotated[
         list[str] | None, typer.Option(metavar="NAME:SHARDS", help="A stream to create at the start; may be repeated.")

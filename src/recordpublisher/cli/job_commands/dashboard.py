@@ -1,16 +1,13 @@
 """`recordpublisher dashboard`: a page that shows any job, from its stored positions and the tips of its shards."""
 
 import asyncio
-from typing import Annotated
-
-import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.groups.job import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import arguments_as_options, print_note, run_until_signal
-from ..options import JobProperties, with_properties
+from ..options import JobProperties, Port, with_properties
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
@@ -23,9 +20,7 @@ HISTORY_INTERVAL_SECONDS = 30.0
 @with_properties
 def dashboard(
     properties: JobProperties,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65_535, help="Listen on this port; 0 takes a free one.")
-    ] = PORT,
+    port: Port = PORT,
 ) -> None:
     """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
 

@@ -11,12 +11,13 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError
 
 from ..execution import arguments_as_options, print_note, run_until_signal
+from ..options import Port
 
 VARIABLE = "RECORDPUBLISHER_TRACKER_TOKEN"
 
 
 def tracker(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 4570,
+    port: Port = 4570,
     host: Annotated[
         str,
         typer.Option(help="Address to listen on. Use 0.0.0.0 or an address of this machine to accept other machines."),

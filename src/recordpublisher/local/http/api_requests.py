@@ -14,7 +14,7 @@ from ..event_writer import ResponseStream, write_events
 from ..operations.table import OPERATIONS
 from ..streams.account import Account
 from .request_checks import RefusedRequestError, Request, Response, checked_operation
-from .wire_formats import JSON, WireFormat, format_of
+from .wire_formats import JSON, format_of
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 MAX_BODY_BYTES = 32 << 20  # 10 MiB of records are 14 MB of base64 text, keys and JSON around them
@@ -46,7 +46,7 @@ class ApiRequests:
             if operation == "SubscribeToShard":
                 subscription = await self._dispatcher.subscribe(body)
                 stream = open_stream({**headers, "Content-Type": EVENT_STREAM})
-                await write_events(subscription, _InFormat(stream, wire), self._account)
+                await write_events(subscription, stream, self._account, wire.frame_from_json)
                 return None
             response = await self._dispatcher.call(operation, body)
         except ApiError as error:
@@ -61,17 +61,3 @@ class ApiRequests:
     def _headers(self) -> dict[str, str]:
         date = formatdate(self._account.clock.now_ms() / 1000, usegmt=True)
         return {"x-amzn-RequestId": str(uuid4()), "x-amz-id-2": b64encode(urandom(72)).decode(), "Date": date}
-
-
-class _InFormat:
-    """A response stream whose frames are in a wire format."""
-
-    def __init__(self, stream: ResponseStream, wire: WireFormat) -> None:
-        self._stream = stream
-        self._frame_from_json = wire.frame_from_json
-        self.start = stream.start
-        self.end = stream.end
-        self.abort = stream.abort
-
-    async def write(self, data: bytes) -> None:
-        await self._stream.write(self._frame_from_json(data))
