@@ -55,7 +55,8 @@ class LiveSnapshots:
         if not subtasks:
             raise RecordPublisherError("no subtask of the job responds")
         health = await self._source.health()
-        self._rates.add(self._clock.monotonic(), _written(subtasks))
+        written = {key: (of["records"], of["bytes"]) for each in subtasks for key, of in each.shards.items()}
+        self._rates.add(self._clock.monotonic(), written)
         values_of = {each.subtask: each.values for each in subtasks}
         values = [*values_of.values()]
         watermarks = [value["globalWatermark"] for value in values if value["globalWatermark"] is not None]
@@ -103,10 +104,6 @@ def _subtask(health: SubtaskHealth, values: dict[str, Any]) -> SubtaskSnapshot:
         commit = CommitSnapshot(files, values["committedBytes"], values["committedAgeMs"], values["uncommittedRecords"])
     left_out = values.get("skippedRecords"), values.get("deadLetters")
     return SubtaskSnapshot(health.subtask, health.responds, health.not_ready, age_ms, worker, commit, *left_out)
-
-
-def _written(subtasks: Sequence[SubtaskMetrics]) -> dict[str, tuple[int, int]]:
-    return {key: (shard["records"], shard["bytes"]) for each in subtasks for key, shard in each.shards.items()}
 
 
 def alignment_sentence(subtasks: Sequence[SubtaskMetrics]) -> str:

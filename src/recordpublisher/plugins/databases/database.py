@@ -144,9 +144,6 @@ class Database:
                 raise ConfigurationError(self._key, self._shown_uri, valid, reason=reason) from error
             if is_transient(error):
                 place = f"a transaction in {self._shown_uri} (property '{self._key}')"
-                raise TransientError(place, type(error.orig).__name__, _message(error)) from error
+                message = " ".join(str(error.orig).split())  # on one line
+                raise TransientError(place, type(error.orig).__name__, message) from error
             raise
-
-
-def _message(error: DBAPIError) -> str:
-    return " ".join(str(error.orig).split())

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
+import msgspec
+
 from recordpublisher.fetcher.committing_sink import CommitNumber, CommittingSink, Leftover, Staged
 from recordpublisher.fetcher.conditional_store import pause
 from recordpublisher.fetcher.sink import SinkContext
@@ -128,7 +130,7 @@ class TableSink(CommittingSink):
         taken = self._opened.take()
         if taken is None:
             return None
-        return Staged(number, taken.to_content(), len(taken.files), sum(file.size for file in taken.files))
+        return Staged(number, msgspec.to_builtins(taken), len(taken.files), sum(file.size for file in taken.files))
 
     async def publish(self, staged: Sequence[Staged]) -> None:
         """One transaction of the table for each writer. Raises: StoreUnavailableError, StateError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import msgspec
 
@@ -38,10 +38,6 @@ class StagedDataFiles(msgspec.Struct, frozen=True):
     def mark(self) -> str:
         """The mark that is there until the files are published."""
         return mark_of(self.life, self.stage)
-
-    def to_content(self) -> Mapping[str, Any]:
-        """As an entry has it."""
-        return cast(Mapping[str, Any], msgspec.to_builtins(self))
 
     def name(self, file: DataFile) -> str:
         """Where a file is, relative to the table."""
