@@ -1,11 +1,13 @@
 """The documents of a group are read as they were written, and are as small as E2 asks."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.committing_sink import CommitNumber, Staged
 from recordpublisher.fetcher.leases.documents.group_job import GroupJob
 from recordpublisher.fetcher.leases.documents.json_documents import by_stream, long_id, short_id
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
@@ -90,6 +92,12 @@ stored = st.builds(
 def test_a_position_part_is_read_as_it_was_written(is_sealed, positions):
     part = PositionPart("x", 5, is_sealed, positions)
     assert PositionPart.from_bytes(part.to_bytes(), "place") == part
+
+
+def test_what_a_sink_names_must_be_plain_json():
+    staged = Staged(CommitNumber("job/x", 1), {"at": datetime(2026, 1, 1, tzinfo=UTC)})
+    with pytest.raises(TypeError):
+        PositionPart("x", staged=[staged]).to_bytes()
 
 
 @given(

@@ -1,10 +1,9 @@
 """JSON of the group's documents: the format number, and short names for shards."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
-
-import msgspec
 
 from recordpublisher.fetcher.stored_documents import Count
 
@@ -17,8 +16,11 @@ ByStream = dict[str, dict[str, Count]]
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
-    """Compact JSON, for `read_document`; a document is a DynamoDB item, which is billed by its size."""
-    return msgspec.json.encode({"format": FORMAT, **content})
+    """Compact JSON, for `read_document`; a document is a DynamoDB item, which is billed by its size.
+
+    Raises: TypeError for what is no plain JSON, as a sink may name it: msgspec would write a time as text, and read no time again.
+    """
+    return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 
 
 def short_id(shard_id: str) -> str:
