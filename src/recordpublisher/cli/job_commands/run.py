@@ -122,7 +122,7 @@ def run(
                 return with_outage_retries(_with_assignment(given, elastic, parallelism))
 
             log_options = given_log_options(context)
-            exporters = _exporters(properties, dashboard or dashboard_port is not None, dashboard_port or 0)
+            exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []
             if is_program:
                 asyncio.run(_run_program(job, properties, changed, console, exporters))
             else:
@@ -181,13 +181,12 @@ def _run_as_subtask(subtask: int, parallelism: int, descriptor: int, metrics_fol
     asyncio.run(run_subtask(properties, subtask, parallelism, report, supervisor, metrics_folder))
 
 
-def _exporters(properties: Properties, dashboard: bool, port: int) -> list[MetricsExporter]:
-    """Beside those of the properties."""
+def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
+    """The dashboard on this port, beside what the properties name."""
     from recordpublisher.fetcher.settings import IdleIntervals
     from recordpublisher.plugins.dashboard.live_snapshots import LiveDashboard
 
-    shown_ms = IdleIntervals.of(properties).shown_ms
-    return [LiveDashboard(port, shown_ms, properties.value(JOB_NAME))] if dashboard else []
+    return [LiveDashboard(port, IdleIntervals.of(properties).shown_ms, properties.value(JOB_NAME))]
 
 
 async def _run(
