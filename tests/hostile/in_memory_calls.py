@@ -100,7 +100,7 @@ class FastPathTransport:
         self._response, self._piece_count = response, pieces
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        route = SignedPost("http://localhost/", HEADERS, "kinesis", "eu-west-1")
+        route = SignedPost("http://localhost/", HEADERS, "eu-west-1")
         calls = FastPathCalls(api, self, self.credentials, lambda _: route)
         with translate_errors(api):
             response = await calls.call({})

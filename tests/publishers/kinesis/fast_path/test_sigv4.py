@@ -46,7 +46,7 @@ def head_of(request):
 def test_the_request_is_signed_as_by_the_sdk(url, token, body, monkeypatch):
     credentials = ReadOnlyCredentials("AKID", "secret/+", token)
     theirs = signed_by_the_sdk(url, credentials, body, monkeypatch)
-    first, ours, sent = head_of(SignedPost(url, HEADERS, "kinesis", "eu-west-1").build(body, credentials, NOW))
+    first, ours, sent = head_of(SignedPost(url, HEADERS, "eu-west-1").build(body, credentials, NOW))
     expected = {name: value.decode() if isinstance(value, bytes) else value for name, value in theirs.headers.items()}
     assert {name: ours[name] for name in expected} == expected
     assert first.startswith("POST /")
@@ -55,7 +55,7 @@ def test_the_request_is_signed_as_by_the_sdk(url, token, body, monkeypatch):
 
 
 def test_a_new_day_and_renewed_credentials_have_their_own_key(monkeypatch):
-    post = SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1")
+    post = SignedPost(URLS[0], HEADERS, "eu-west-1")
     for now, secret in ((NOW, "a"), (NOW, "b"), (NOW + 86_400, "b"), (NOW, "a")):
         credentials = ReadOnlyCredentials("AKID", secret, None)
         theirs = signed_by_the_sdk(URLS[0], credentials, b"{}", monkeypatch, now).headers["Authorization"]
@@ -64,7 +64,7 @@ def test_a_new_day_and_renewed_credentials_have_their_own_key(monkeypatch):
 
 def test_the_host_is_sent_without_the_schemes_own_port():
     credentials = SimpleNamespace(access_key="a", secret_key="s", token=None)
-    post = SignedPost("https://kinesis.eu-west-1.amazonaws.com:443", HEADERS, "kinesis", "eu-west-1")
+    post = SignedPost("https://kinesis.eu-west-1.amazonaws.com:443", HEADERS, "eu-west-1")
     first, headers, _ = head_of(post.build(b"", credentials, NOW))
     assert (first, headers["Host"]) == ("POST / HTTP/1.1", "kinesis.eu-west-1.amazonaws.com")
 
@@ -75,11 +75,11 @@ def test_the_host_is_sent_without_the_schemes_own_port():
 )
 def test_control_characters_in_credentials_never_become_headers(credentials):
     with pytest.raises(ConfigurationError, match="control characters") as raised:
-        SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1").build(b"{}", credentials, NOW)
+        SignedPost(URLS[0], HEADERS, "eu-west-1").build(b"{}", credentials, NOW)
     assert "Evil" not in str(raised.value)
 
 
 def test_the_secret_is_not_in_the_repr():
-    post = SignedPost(URLS[0], HEADERS, "kinesis", "eu-west-1")
+    post = SignedPost(URLS[0], HEADERS, "eu-west-1")
     post.build(b"{}", ReadOnlyCredentials("AKID", "hunter2", None), NOW)
     assert "hunter2" not in repr(post)

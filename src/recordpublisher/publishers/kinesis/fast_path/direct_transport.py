@@ -84,5 +84,5 @@ class DirectTransport:
             url = self._access.url_of(None if api in QUEUE_CALLS else named[1], api)
             url = queue_url(url, api, named[1]) if url is not None and api in QUEUE_CALLS else url
             region = self._access.region
-            self._routes[named] = None if url is None else SignedPost(url, json_headers(api), "kinesis", region)
+            self._routes[named] = None if url is None else SignedPost(url, json_headers(api), region)
         return self._routes[named]

@@ -124,7 +124,7 @@ class SdkTransport:
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
-        route = self._queue_routes.setdefault(f"{api} {url}", SignedPost(url, json_headers(api), "kinesis", region))
+        route = self._queue_routes.setdefault(f"{api} {url}", SignedPost(url, json_headers(api), region))
         if self._http1 is not None:
             calls = FastPathCalls(api, self._http1, self._frozen_credentials, lambda _: route)
             if (response := await calls.call(parameters)) is not None:
@@ -204,7 +204,7 @@ class RememberedRoutes:
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _STREAM_PARAMETER.decode(body)
         headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
-        self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, "kinesis", self._region)
+        self._routes[named.StreamARN or named.StreamName] = SignedPost(request.url, headers, self._region)
 
 
 def _text(value: str | bytes) -> str:
