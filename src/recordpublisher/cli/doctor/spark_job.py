@@ -5,7 +5,6 @@ from collections.abc import Callable
 from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.places import METADATA_LOCATION, METADATA_ROOT
 from recordpublisher.plugins.spark.options.spark_options import STREAM, STREAMS, SparkOptions
-from recordpublisher.plugins.spark.options.start_by_shard import with_starts
 from recordpublisher.plugins.spark.options.unknown_options import collected_warnings
 from recordpublisher.plugins.stores.by_location import NOT_FOR_CLAIMS, conditional_store_of, missing_folder
 from recordpublisher.plugins.stores.read_claim_store import queries_of
@@ -26,7 +25,7 @@ async def examined_spark_job(given: Properties, use_of: Callable[[Properties, st
     """Every finding, in the order in which they are printed. `use_of`: what a job with these properties does with a stream."""
     try:
         with collected_warnings() as warnings:
-            options = SparkOptions.parse(with_starts(given))
+            options = SparkOptions.parse(given)
             check_job(options)
     except RecordPublisherError as error:
         return [problem("options", error)]

@@ -16,7 +16,6 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
-from .options.start_by_shard import starts_of, with_starts
 from .options.unknown_options import (
     OptionWarnings,
     collected_warnings,
@@ -120,7 +119,6 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
         refuse_table(self.options)
         with collected_warnings() as texts:
-            options = SparkOptions.parse(with_starts(self.options), keeps_claims=keeps_claims)
+            options = SparkOptions.parse(self.options, keeps_claims=keeps_claims)
             check_job(options)
-        starts_of(options.properties, options.streams)
         return replace(options, warnings=OptionWarnings(tuple(texts), self._has_warned))

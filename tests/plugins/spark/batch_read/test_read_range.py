@@ -7,7 +7,6 @@ import pytest
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.plugins.spark.batch_read.read_range import EndPosition, ReadRange
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.options.start_by_shard import with_starts
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
@@ -18,7 +17,7 @@ NOW = 1_800_000_000_000
 
 
 def parsed(**options: str) -> ReadRange:
-    given = with_starts({"stream": "s", "aws.region": "us-east-1", **options})
+    given = {"stream": "s", "aws.region": "us-east-1", **options}
     return ReadRange.parse(SparkOptions.parse(given, keeps_claims=False).properties, ["s"], NOW)
 
 

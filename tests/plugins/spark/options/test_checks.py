@@ -6,6 +6,7 @@ import pytest
 
 from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
+from recordpublisher.publishers.errors import ConfigurationError
 
 EFO = {
     "stream": "orders",
@@ -28,3 +29,10 @@ def test_f8_deregistration_by_the_query_is_warned_of_since_nothing_would_do_it()
 def test_f8_the_default_and_never_are_not_warned_of(more):
     with warnings.catch_warnings(action="error"):
         check_job(SparkOptions.parse({**EFO, **more}))
+
+
+@pytest.mark.parametrize("position", ['"yesterday"', "{}"])
+def test_a_start_by_shard_that_is_no_position_is_refused(position):
+    given = {**EFO, "startingPosition": f'{{"shardId-000000000000": {position}}}'}
+    with pytest.raises(ConfigurationError, match="'startingPosition' has the value"):
+        check_job(SparkOptions.parse(given))

@@ -17,7 +17,7 @@ OLDEST = StartingPosition.trim_horizon()
 
 def starts_of(value: object, key: str = "startingposition", streams: str = "orders"):
     given = {"streams": streams, key: value if isinstance(value, str) else json.dumps(value)}
-    options = SparkOptions.parse(with_starts(given), keeps_claims=False)
+    options = SparkOptions.parse(given, keeps_claims=False)
     return starts_by_shard(options.properties, options.streams)
 
 

@@ -11,6 +11,7 @@ from recordpublisher.publishers.properties.groups.fanout import DEREGISTRATION
 from recordpublisher.publishers.properties.groups.values_and_time import MAX_LAG
 
 from .spark_options import SparkOptions
+from .start_by_shard import starts_of
 
 
 def check_job(options: SparkOptions) -> None:
@@ -22,6 +23,7 @@ def check_job(options: SparkOptions) -> None:
     publisher.check(properties, list(options.streams))
     check_reading(registry, properties)
     check_bounded(properties)
+    starts_of(properties, options.streams)
     if properties.value(MAX_LAG) is not None:
         warnings.warn(f"'{MAX_LAG.key}' has no effect on Spark", UserWarning, stacklevel=2)
 

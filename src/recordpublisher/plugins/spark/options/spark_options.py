@@ -27,7 +27,7 @@ from .places import (
     warn_of_missing_place,
     with_default_root,
 )
-from .start_by_shard import STARTS
+from .start_by_shard import STARTS, with_starts
 from .unknown_options import OptionWarnings, check_unknown_options, is_option, refuse_continuous
 
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
@@ -155,7 +155,8 @@ class SparkOptions:
         Raises: ConfigurationError with option, value and what is valid (C2).
         """
         refuse_continuous(options)
-        properties = with_loaded_stream(own_options(options, has_default=(ON_DATA_LOSS,)), (STREAMS, STREAM))
+        properties = own_options(with_starts(options), has_default=(ON_DATA_LOSS,))
+        properties = with_loaded_stream(properties, (STREAMS, STREAM))
         properties.check(lambda key: not is_option(key))
         check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
         if keeps_claims:

@@ -114,7 +114,7 @@ def test_a_job_of_databricks_reads_its_streams_from_where_it_did():
     ("given", "words"),
     [
         (
-            {"startingPosition": '{"shardId-000000000000": {}}'},
+            {"initialPosition": '{"shardId-000000000000": {}}'},
             "valid: TRIM_HORIZON, in a query LATEST, .AT_TIMESTAMP <time>., a time, or JSON by shard",
         ),
         (
