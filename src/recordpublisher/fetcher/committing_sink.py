@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.records import V
 
-from .conditional_store import ConditionalStore
+from .conditional_store import ConditionalStore, write_value
 from .sink import Checkpoint, Sink
 
 
@@ -98,7 +98,7 @@ class CommittingSink(Sink[V]):
         the rows in the same transaction, if the entry's value is not stored yet. Raises: ConflictError, with the value that is stored
         instead; StoreUnavailableError; StateError when waiting does not help.
         """
-        return await store.write(name, value, expected)
+        return await write_value(store, name, value, expected)
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:

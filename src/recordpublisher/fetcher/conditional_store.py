@@ -83,12 +83,6 @@ class ConditionalStore(AsyncPort, ABC):
         """Replace the value if it has the expected version; returns the new version. Raises: ConflictError, also when there is no value: it
         may have been deleted so that an old writer cannot return."""
 
-    async def write(self, name: str, value: bytes, expected: str | None) -> str:
-        """Replace the value that has this version; None: store one if there is none. Returns the new version. Raises: ConflictError."""
-        if expected is None:
-            return await self.put_if_absent(name, value)
-        return await self.compare_and_set(name, value, expected)
-
     @abstractmethod
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
         """Every value whose name has the prefix, sorted by name. Without `consistent` they may be slightly old, for half the price."""
@@ -110,6 +104,13 @@ class ConditionalStore(AsyncPort, ABC):
 
     async def close(self) -> None:
         """Release the store's resources. It may be used again."""
+
+
+async def write_value(store: ConditionalStore, name: str, value: bytes, expected: str | None) -> str:
+    """Replace the value that has this version; None: store one if there is none. Returns the new version. Raises: ConflictError."""
+    if expected is None:
+        return await store.put_if_absent(name, value)
+    return await store.compare_and_set(name, value, expected)
 
 
 def new_version() -> str:

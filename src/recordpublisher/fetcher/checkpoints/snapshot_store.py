@@ -5,7 +5,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import FencedError, StateError
 
-from ..conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue, pause
+from ..conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue, pause, write_value
 from ..sink import State
 from .assignment_kinds import LEASE_TABLE, refuse_assignment, refuse_other_job
 from .state_entries import StateEntry, entry_name, read_entries
@@ -80,7 +80,7 @@ class SnapshotStore:
                 for name, stored in entries.items():
                     if name not in kept:
                         entry = replace(stored.document, generation=next_generation, checkpoint=0)
-                        await self._store.write(name, entry.to_bytes(), stored.version)
+                        await write_value(self._store, name, entry.to_bytes(), stored.version)
             except ConflictError:  # a checkpoint of one of them, or another subtask of this start does the same
                 await pause(attempt)
             else:
@@ -102,7 +102,7 @@ class SnapshotStore:
             if name not in kept and stored.document.snapshot is not None:
                 entry = replace(stored.document, checkpoint=stored.document.checkpoint + 1, snapshot=None, staged=())
                 try:
-                    await self._store.write(name, entry.to_bytes(), stored.version)
+                    await write_value(self._store, name, entry.to_bytes(), stored.version)
                 except ConflictError:  # another subtask was faster, or a newer start has taken it
                     continue
         return True
@@ -130,7 +130,7 @@ class SnapshotStore:
         await self._store.close()
 
     async def _write(self, subtask: int, entry: StateEntry, version: str | None) -> None:
-        self._known[subtask] = await self._store.write(entry_name(subtask), entry.to_bytes(), version), entry
+        self._known[subtask] = await write_value(self._store, entry_name(subtask), entry.to_bytes(), version), entry
 
     async def _refuse_group(self) -> None:
         if await self._store.get(LEASE_TABLE) is not None:

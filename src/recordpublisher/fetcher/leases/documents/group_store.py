@@ -14,7 +14,13 @@ from recordpublisher.fetcher.checkpoints.assignment_kinds import (
     SUBTASK_PREFIX,
     refuse_assignment,
 )
-from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, Stored, VersionedValue
+from recordpublisher.fetcher.conditional_store import (
+    ConditionalStore,
+    ConflictError,
+    Stored,
+    VersionedValue,
+    write_value,
+)
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 
 from .lease_table import LeaseTable
@@ -123,7 +129,7 @@ class GroupStore:
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
         """Write a document; returns its new version."""
-        return await self._call(self._store.write(name, content, expected))
+        return await self._call(write_value(self._store, name, content, expected))
 
     def _record_of(self, name: str, value: VersionedValue) -> Stored[WorkerRecord]:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
