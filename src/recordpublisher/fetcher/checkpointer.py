@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
 
-from .checkpoints.checkpoint_times import CheckpointTimes
+from .checkpoints.checkpoint_age import CheckpointAge
 from .checkpoints.commit_counts import CommitCounts
 from .checkpoints.snapshot import snapshot_to_json
 from .checkpoints.subtask_commits import SubtaskCommits
@@ -71,7 +71,7 @@ class Checkpointer(ABC):
     `times`: of its checkpoints. `commit_counts`: of a sink that commits.
     """
 
-    times: CheckpointTimes
+    times: CheckpointAge
     commit_counts: CommitCounts | None = None
 
     @abstractmethod
@@ -102,7 +102,7 @@ class SnapshotCheckpointer(Checkpointer):
         self._emitter = emitter
         self._dead_letters = dead_letters
         self._lock = asyncio.Lock()
-        self.times = CheckpointTimes(job.clock)
+        self.times = CheckpointAge(job.clock)
         self.commit_counts = None if job.commits is None else job.commits.counts
 
     async def checkpoint(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class AcknowledgingCheckpointer(Checkpointer):
         self._dead_letters = dead_letters
         self._acknowledgements = acknowledgements
         self._lock = asyncio.Lock()
-        self.times = CheckpointTimes(job.clock)
+        self.times = CheckpointAge(job.clock)
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink: everything written is durable, and done."""

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from recordpublisher.fetcher.checkpoints.checkpoint_times import CheckpointTimes
+from recordpublisher.fetcher.checkpoints.checkpoint_age import CheckpointAge
 from recordpublisher.fetcher.leases.documents.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.documents.position_part import PositionKey, StoredPosition
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
@@ -75,7 +75,7 @@ def worker():
     owned.apply(LeaseTable(2, leases={"t/a": Lease("me", 2), "t/b": Lease("other", 1)}))
     owned.prepare("t/b", 2, at(2))
     positions = Positions(readers)
-    return owned, readers, positions, PositionCommits(owned, readers, positions, CheckpointTimes(SystemClock()))
+    return owned, readers, positions, PositionCommits(owned, readers, positions, CheckpointAge(SystemClock()))
 
 
 A, B = PositionKey("t/a", 2), PositionKey("t/b", 3)

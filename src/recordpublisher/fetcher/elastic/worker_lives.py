@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_age import CheckpointAge
 from ..conditional_store import ConditionalStore
 from ..leases.documents.group_job import GroupJob
 from ..leases.documents.group_store import GroupStore
@@ -68,7 +68,7 @@ class WorkerLives:
         self._on_drain = on_drain
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
-        self.times = CheckpointTimes(clock)
+        self.times = CheckpointAge(clock)
         """Of the checkpoints of all lives, also those of hand-overs."""
 
     @property

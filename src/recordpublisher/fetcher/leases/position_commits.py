@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_age import CheckpointAge
 from .documents.position_part import Positions
 from .owned_leases import OwnedLeases
 from .position_store import PositionStore
@@ -13,7 +13,7 @@ class PositionCommits:
     """Owns the order of commits. A prepared take does not wait for a sink that is flushed."""
 
     def __init__(
-        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointTimes
+        self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge
     ) -> None:
         self._owned = owned
         self._readers = readers

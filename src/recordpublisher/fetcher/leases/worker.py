@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from recordpublisher.publishers.clock import Clock, wait_at_most
 from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_age import CheckpointAge
 from .documents.group_job import GroupJob
 from .documents.group_store import GroupStore
 from .documents.json_documents import by_stream
@@ -52,7 +52,7 @@ class Worker:
         counts: LeaseCounts | None = None,
         on_drain: Callable[[], None] | None = None,
         job: GroupJob | None = None,
-        times: CheckpointTimes | None = None,
+        times: CheckpointAge | None = None,
     ) -> None:
         """`on_drain` is called when somebody has asked this worker to leave; without it, it leaves. `job`: None is like any (E10)."""
         self.name = name
@@ -69,7 +69,7 @@ class Worker:
         self._cache = TableCache(group, clock, job)
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
         self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
-        self._commits = PositionCommits(self._owned, readers, self._positions, times or CheckpointTimes(clock))
+        self._commits = PositionCommits(self._owned, readers, self._positions, times or CheckpointAge(clock))
         self._observer = GroupObserver(group, self._cache, clock, name, settings)
         self._taker = LeaseTaker(
             name,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..alarms import Alarm, AlarmKind
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_age import CheckpointAge
 from ..pipeline.termination import RunCompletion
 from ..shards.shard_entry import ShardEntry, ShardStage
 
@@ -16,7 +16,7 @@ CHECKPOINT_LIMIT_MS = 60_000
 def reasons_not_ready(
     completion: RunCompletion,
     entries: Iterable[ShardEntry],
-    checkpoints: CheckpointTimes,
+    checkpoints: CheckpointAge,
     alarms: Iterable[Alarm],
     now_ms: int,
     undecided: str | None = None,

@@ -5,7 +5,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 
-from ..checkpoints.checkpoint_times import CheckpointTimes
+from ..checkpoints.checkpoint_age import CheckpointAge
 from ..checkpoints.commit_counts import CommitCounts
 from ..coordination.watermark_tracker import WatermarkTracker
 from ..leases.lease_counts import LeaseCounts
@@ -34,7 +34,7 @@ class SubtaskView:
     alarm_monitor: AlarmMonitor
     retention: RetentionPeriods
     suspension: SuspensionDetector
-    checkpoints: CheckpointTimes
+    checkpoints: CheckpointAge
     leases: LeaseCounts
     commits: CommitCounts | None
     wanted: WorkersWanted

@@ -1,4 +1,4 @@
-"""ShardDiscovery: lists the shards of every stream, at the start and periodically (S3)."""
+"""ShardDiscovery: when the shards of every stream are listed: at the start and periodically (S3). Its lister says which there are."""
 
 import asyncio
 import logging

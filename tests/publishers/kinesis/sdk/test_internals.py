@@ -102,7 +102,7 @@ def foreign_privates(file: Path) -> set[str]:
     if MAY_REACH.search(source) is None:
         return set()
     tree = ast.parse(source)
-    own = {"_exit", "_replace", "_asdict", "_fields", "_make", "_SSLMethod"}  # public in fact, or of a type
+    own = {"_exit", "_value_", "_replace", "_asdict", "_fields", "_make", "_SSLMethod"}  # public in fact, or of a type
     used = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

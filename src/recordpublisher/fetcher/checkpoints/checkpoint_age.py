@@ -1,4 +1,4 @@
-"""CheckpointTimes: when the last checkpoint was stored, and since when one is not."""
+"""CheckpointAge: how old the last stored checkpoint is, and since when one is not stored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from recordpublisher.publishers.clock import Clock
 
 
-class CheckpointTimes:
-    """Owns the times of a subtask's checkpoints, of which one is taken at a time."""
+class CheckpointAge:
+    """Owns when a subtask's checkpoints began and were stored; one is taken at a time. `CheckpointScheduler` decides when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
