@@ -18,6 +18,7 @@ from recordpublisher.publishers.kinesis.fast_path.body_read_scheduler import Bod
 from recordpublisher.publishers.kinesis.fast_path.call import FastPathCalls
 from recordpublisher.publishers.kinesis.fast_path.http1_connection import Http1Connection
 from recordpublisher.publishers.kinesis.fast_path.sigv4 import SignedPost
+from recordpublisher.publishers.kinesis.http2 import Http2Settings
 from recordpublisher.publishers.kinesis.http2.http2_connection import Http2Connection
 from recordpublisher.publishers.kinesis.known_access import Keys
 from recordpublisher.publishers.kinesis.sdk.internals import RecordParser
@@ -176,7 +177,7 @@ async def subscribe(sent: bytes, pieces: int) -> list[Any]:
 
 async def subscribe_over_http2(sent: bytes, pieces: int) -> list[Any]:
     """The same over a connection on which the server sends these bytes."""
-    connection = Http2Connection()
+    connection = Http2Connection(Http2Settings())
     MemoryConnection(connection, sent, pieces)
     with translate_errors("SubscribeToShard"):
         stream = connection.request(REQUEST, b"{}")

@@ -228,6 +228,18 @@ async def test_the_error_for_an_endpoint_with_http1_only_says_so():
             await subscribe(client)
 
 
+async def test_a_server_that_accepts_and_says_nothing_is_transient_after_the_deadline_of_a_call():
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    at = {"aws.endpoint": f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}", "aws.request.timeout": "50"}
+    async with silent, KinesisClient(Properties({**ACCESS, **at})) as client, asyncio.timeout(10):
+        with pytest.raises(TransientError, match="TimeoutError"):
+            await subscribe(client)
+
+
 async def test_an_unreachable_server_is_transient():
     async with KinesisClient(Properties({**ACCESS, "aws.endpoint": "http://127.0.0.1:1"})) as client:
         with pytest.raises(TransientError):

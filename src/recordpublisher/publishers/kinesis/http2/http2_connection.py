@@ -23,6 +23,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.groups.fanout import HTTP_PROTOCOL
 
 from ..error_mapping import StreamLostError
+from . import Http2Settings
 from .http2_stream import Http2Stream
 
 STREAM_WINDOW_BYTES = 128 * 1024
@@ -31,8 +32,6 @@ MAX_STREAMS = 100
 """Most streams of one connection, so that few are lost with it. The server may allow fewer."""
 _LARGEST_WINDOW = 2**31 - 1  # of the connection: so large that only the streams' windows limit
 _DEFAULT_WINDOW = 65_535
-_PING_AFTER_SECONDS = 5.0  # an open subscription sends an event about every 5 s (F5)
-_PING_SECONDS = 2.0
 
 
 def _client_protocol() -> H2Connection:
@@ -50,7 +49,8 @@ class Http2Connection(asyncio.Protocol):
     read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Http2Settings) -> None:
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._h2 = _client_protocol()
         self._transport: asyncio.Transport | None = None
@@ -84,19 +84,19 @@ class Http2Connection(asyncio.Protocol):
             raise self._failure
 
     async def is_alive(self) -> bool:
-        """Whether the server responds. A connection that was silent for 5 s is pinged.
+        """Whether the server responds. A connection that was silent is pinged.
 
         Without a response it gets no new streams. Its open streams go on until their own time-outs (F5).
         """
         if self.is_closed or self._is_unresponsive:
             return False
-        if self._loop.time() - self._received_at < _PING_AFTER_SECONDS:
+        if self._loop.time() - self._received_at < self._settings.ping_after_seconds:
             return True
         self._received.clear()
         with self._protocol():
             self._h2.ping(b"\0" * 8)
         try:
-            async with asyncio.timeout(_PING_SECONDS):
+            async with asyncio.timeout(self._settings.ping_seconds):
                 await self._received.wait()
         except TimeoutError:
             self._is_unresponsive = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,6 +16,7 @@ from ..ca_bundle import client_tls
 from ..endpoint import host_header
 from ..error_mapping import StreamLostError
 from ..proxies import proxy_for
+from . import Http2Settings
 from .http2_connection import Http2Connection
 from .http2_stream import Http2Stream
 
@@ -25,11 +27,9 @@ class Http2ConnectionPool:
     All waiting requests share the connection that is being opened, or its error.
     """
 
-    def __init__(self, url: SplitResult, seconds: float, ca_bundle: str | None) -> None:
-        """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
+    def __init__(self, url: SplitResult, settings: Http2Settings) -> None:
         self._url = url
-        self._seconds = seconds
-        self._ca_bundle = ca_bundle
+        self._settings = settings
         self._connections: list[Http2Connection] = []
         self._opening: asyncio.Task[None] | None = None
 
@@ -69,10 +69,11 @@ class Http2ConnectionPool:
 
     async def _open(self) -> None:
         host, tls = self._url.hostname or "", self._url.scheme == "https"
-        async with asyncio.timeout(self._seconds):
-            context = await asyncio.to_thread(client_tls, self._ca_bundle, self._url.geturl(), "h2") if tls else None
+        async with asyncio.timeout(self._settings.open_seconds):
+            bundle, port = self._settings.ca_bundle, self._url.port or (443 if tls else 80)
+            context = await asyncio.to_thread(client_tls, bundle, self._url.geturl(), "h2") if tls else None
             _, connection = await asyncio.get_running_loop().create_connection(
-                Http2Connection, host, self._url.port or (443 if tls else 80), ssl=context
+                partial(Http2Connection, self._settings), host, port, ssl=context
             )
             try:
                 await connection.ready()
@@ -89,10 +90,8 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 class Http2Sender:
     """Owns a connection pool for each server. The SDK still does endpoint rules, signing, user agent and error parsing."""
 
-    def __init__(self, seconds: float, ca_bundle: str | None) -> None:
-        """`seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
-        self._seconds = seconds
-        self._ca_bundle = ca_bundle
+    def __init__(self, settings: Http2Settings) -> None:
+        self._settings = settings
         self._pools: dict[str, Http2ConnectionPool] = {}
 
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
@@ -120,7 +119,7 @@ class Http2Sender:
         server = f"{url.scheme}://{url.netloc}"
         if server not in self._pools:
             _refuse_proxy(url)
-            self._pools[server] = Http2ConnectionPool(url, self._seconds, self._ca_bundle)
+            self._pools[server] = Http2ConnectionPool(url, self._settings)
         return self._pools[server]
 
 

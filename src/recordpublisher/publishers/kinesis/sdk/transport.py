@@ -74,7 +74,7 @@ class SdkTransport:
         self._http1: Http1Pools | None = None
         self._queue_routes: dict[str, SignedPost] = {}
         self._start_limiter = CallStartLimiter()
-        self._http2 = make_http2_sender(properties, self._seconds, ca_bundle_path(self._session))
+        self._http2 = make_http2_sender(properties, ca_bundle_path(self._session))
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """One call with a deadline and without retries. Raises: KinesisError, ConfigurationError."""
