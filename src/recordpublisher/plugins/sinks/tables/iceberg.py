@@ -123,9 +123,12 @@ class IcebergTable(LakeTable):
         return TableFolder(table.io.fs_by_scheme(scheme, host), path)
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> None:
-        """Create the table, or add columns."""
+        """Create the table, or add columns. Workers start at the same time: what another has just created is there the second time."""
         try:
-            self._prepare(schema, partitions, may_change)
+            try:
+                self._prepare(schema, partitions, may_change)
+            except OSError:
+                self._prepare(schema, partitions, may_change)
         except StateError as error:
             raise ConfigurationError(
                 ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
