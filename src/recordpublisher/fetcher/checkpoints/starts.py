@@ -19,7 +19,13 @@ from recordpublisher.publishers.stream_arns import stream_name
 
 from ..shards.shard_state import ShardState
 
-VALID_BY_SHARD = 'JSON by shard: {"<shard id>": "<sequence number>", "TRIM_HORIZON" or, in a query, "LATEST"}'
+
+def by_shard(words: str) -> str:
+    """What is valid where positions are given by shard; `words`: what may stand in place of a number."""
+    return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
+
+
+VALID_BY_SHARD = by_shard(', "TRIM_HORIZON" or, in a query, "LATEST"')
 _SHARD_END = "SHARD_END"
 
 
@@ -68,48 +74,49 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 
     `option` is what errors name. Raises: ConfigurationError.
     """
-    entries = json_by_shard(option, given, VALID_BY_SHARD)
-    _check_stream(option, entries.pop("metadata", None), streams)
+    entries = json_by_shard(option, given, VALID_BY_SHARD, streams)
+    _check_stream(option, entries.pop("metadata", None), streams[0])
     if not entries:
         raise ConfigurationError(option, given, VALID_BY_SHARD)
     return {shard: _state_of(option, entry) for shard, entry in entries.items()}
 
 
-def json_by_shard(option: str, given: str, valid: str) -> dict[str, Any]:
-    """A JSON object as a dict. Raises: ConfigurationError."""
+def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
+    """The entries of positions by shard, at either end of a read. Raises: ConfigurationError, also for several streams."""
     try:
         entries = json.loads(given)
     except ValueError as error:
         raise ConfigurationError(option, given, valid, reason=str(error)) from None
     if not isinstance(entries, dict) or not entries:
         raise ConfigurationError(option, given, valid)
+    if len(streams) > 1:
+        raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
     return entries
 
 
-def sequence_number(option: str, given: object, valid: str) -> str:
-    """The text of a sequence number. Raises: ConfigurationError."""
-    if not isinstance(given, str) or not re.fullmatch("[0-9]{1,129}", given):
-        raise ConfigurationError(option, str(given), valid)
-    return given
+def position_of(option: str, entry: object, valid: str, *words: str) -> str:
+    """The position in a shard's entry, at either end of a read: a sequence number, or one of `words`. Raises: ConfigurationError."""
+    text = entry.upper() if isinstance(entry, str) else ""
+    if text not in words and not re.fullmatch("[0-9]{1,129}", text):
+        raise ConfigurationError(option, str(entry), valid)
+    return text
 
 
-def _check_stream(option: str, metadata: object, streams: Sequence[str]) -> None:
-    if len(streams) > 1:
-        raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
+def _check_stream(option: str, metadata: object, stream: str) -> None:
     stored = metadata.get("streamName") if isinstance(metadata, dict) else None
-    if stored is not None and stored != stream_name(streams[0]):
+    if stored is not None and stored != stream_name(stream):
         reason = f"these positions are of the stream {stored!r}"
-        raise ConfigurationError(option, str(stored), repr(stream_name(streams[0])), reason=reason)
+        raise ConfigurationError(option, str(stored), repr(stream_name(stream)), reason=reason)
 
 
 def _state_of(option: str, entry: object) -> ShardState:
     """The state of one shard; a text is TRIM_HORIZON, LATEST, or the sequence number of the first record to read."""
-    if isinstance(entry, str) and entry.upper() in (PositionType.TRIM_HORIZON, PositionType.LATEST):
-        entry = {"iteratorType": entry}
     if isinstance(entry, dict):
         return _stored_state(option, entry)
-    sequence = sequence_number(option, entry, VALID_BY_SHARD)
-    return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, sequence))
+    position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)
+    if position.isdecimal():
+        return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, position))
+    return ShardState(StartingPosition(PositionType(position)))
 
 
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
@@ -122,7 +129,7 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
         raise ConfigurationError(option, json.dumps(entry), valid)
     if kind in (PositionType.TRIM_HORIZON, PositionType.LATEST):
         return ShardState(StartingPosition(PositionType(kind)))
-    number = sequence_number(option, at, f"an iteratorPosition of digits for {kind}")
+    number = position_of(option, at, f"an iteratorPosition of digits for {kind}")
     if kind == PositionType.AT_TIMESTAMP:
         return ShardState(StartingPosition.at_timestamp(time_ms(option, number, "an iteratorPosition in epoch ms")))
     if kind == PositionType.AT_SEQUENCE_NUMBER:

@@ -92,11 +92,6 @@ def test_c2_a_shard_that_does_not_exist_is_named():
         planned(Service(), ReadRange(Starts(OLDEST, {"x": ShardState(OLDEST)}), END))
 
 
-def test_c2_positions_by_shard_are_for_one_stream():
-    with pytest.raises(ConfigurationError, match="one stream"):
-        planned(Service(), ReadRange(Starts(OLDEST, {"a": ShardState(OLDEST)}), END), streams=("s", "t"))
-
-
 def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
     positions = ReadRange(Starts(StartingPosition.at_timestamp(1_000)), END)
     service = Service(oldest_ms=2_000)

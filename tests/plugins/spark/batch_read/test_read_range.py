@@ -16,9 +16,9 @@ SEQUENCE = "49590338271490256608559692538361571095921575989136588898"
 NOW = 1_800_000_000_000
 
 
-def parsed(**options: str) -> ReadRange:
-    given = {"stream": "s", "aws.region": "us-east-1", **options}
-    return ReadRange.parse(SparkOptions.parse(given, keeps_claims=False).properties, ["s"], NOW)
+def parsed(**given: str) -> ReadRange:
+    options = SparkOptions.parse({"streams": "s", "aws.region": "us-east-1", **given}, keeps_claims=False)
+    return ReadRange.parse(options.properties, options.streams, NOW)
 
 
 def batch_of(*arrivals_ms: int) -> RecordBatch:
@@ -91,6 +91,12 @@ def test_c2_a_wrong_position_is_named(options, words):
     with pytest.raises(ConfigurationError) as raised:
         parsed(**options)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["startingPosition", "endingPosition"])
+def test_c2_positions_by_shard_are_for_one_stream(option):
+    with pytest.raises(ConfigurationError, match="'streams' has the value 's,t'; valid: one stream, where positions"):
+        parsed(streams="s,t", **{option: '{"a": "5"}'})
 
 
 def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_follow():

@@ -50,7 +50,6 @@ def shard_ranges(
 
     Raises: ConfigurationError for an end in the future or a shard that does not exist, DataLossError for a start that is past retention.
     """
-    _check_one_stream(streams, positions)
     ranges = []
     for stream in streams:
         _check_retained(stream, positions.starts.default, service, accepts_loss)
@@ -60,11 +59,6 @@ def shard_ranges(
         chosen = [shard for shard in shards if positions.shards is None or shard.shard_id in positions.shards]
         ranges += [ShardRange(shard, *positions.of(shard)) for shard in chosen]
     return ranges
-
-
-def _check_one_stream(streams: tuple[str, ...], positions: ReadRange) -> None:
-    if positions.shards is not None and len(streams) > 1:
-        raise ConfigurationError("streams", ",".join(streams), "one stream, where positions are given by shard")
 
 
 def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None:

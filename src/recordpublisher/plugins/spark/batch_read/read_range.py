@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, sequence_number
+from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import check_end, from_the_oldest, initial_position
 from recordpublisher.publishers.positions import PositionType, StartingPosition
@@ -13,11 +13,8 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 
-from ..options.spark_options import END_OPTION, ENDING_POSITION
-from ..options.start_by_shard import START_OPTION, option_time_ms, starts_by_shard
-
-_VALID_START = 'TRIM_HORIZON, "AT_TIMESTAMP <time>", a time, or JSON by shard: {"<shard id>": "<sequence number>" or "TRIM_HORIZON"}'
-_VALID_END = 'NOW, a time, or JSON by shard: {"<shard id>": "<sequence number>" or "NOW"}'
+from ..options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
+from ..options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class ReadRange:
         now = EndPosition(now_ms)
         starts = _starts(properties, streams)
         start, by_shard = starts.default, starts.by_shard
-        ends = _ends(given, now) if given.startswith("{") else None
+        ends = _ends(given, now, streams) if given.startswith("{") else None
         if by_shard and ends is not None and by_shard.keys() != ends.keys():
             reason = (
                 f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(by_shard.keys() ^ ends.keys()))}"
@@ -92,25 +89,22 @@ def _starts(properties: Properties, streams: Sequence[str]) -> Starts:
         return Starts(StartingPosition.trim_horizon(), by_shard)
     start = initial_position(from_the_oldest(properties))
     if start.type is PositionType.LATEST:
-        raise ConfigurationError(START_OPTION, "LATEST", _VALID_START, reason="a batch read ends at the tip")
+        raise ConfigurationError(START_OPTION, "LATEST", VALID_START, reason="a batch read ends at the tip")
     return Starts(start)
 
 
 def _end(given: str, now: EndPosition, properties: Properties) -> EndPosition:
     if given.upper() in ("NOW", "LATEST"):
         return now
-    return EndPosition(option_time_ms(END_OPTION, given, properties, _VALID_END))
+    return EndPosition(option_time_ms(END_OPTION, given, properties, VALID_END))
 
 
 def _only_for_queries(given: object) -> ConfigurationError:
     reason = "a start behind a record or at the tip is for queries"
-    return ConfigurationError(START_OPTION, str(given), _VALID_START, reason=reason)
+    return ConfigurationError(START_OPTION, str(given), VALID_START, reason=reason)
 
 
-def _ends(given: str, now: EndPosition) -> dict[str, EndPosition]:
-    return {
-        shard: now
-        if str(position).upper() == "NOW"
-        else EndPosition(now.arrival_ms, int(sequence_number(END_OPTION, position, _VALID_END)))
-        for shard, position in json_by_shard(END_OPTION, given, _VALID_END).items()
-    }
+def _ends(given: str, now: EndPosition, streams: Sequence[str]) -> dict[str, EndPosition]:
+    entries = json_by_shard(END_OPTION, given, VALID_END, streams)
+    positions = {shard: position_of(END_OPTION, entry, VALID_END, "NOW") for shard, entry in entries.items()}
+    return {shard: now if at == "NOW" else EndPosition(now.arrival_ms, int(at)) for shard, at in positions.items()}

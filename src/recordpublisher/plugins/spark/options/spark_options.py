@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from recordpublisher.fetcher.checkpoints.starts import by_shard
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
@@ -33,10 +34,10 @@ from .unknown_options import OptionWarnings, check_unknown_options, is_option, r
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
 
 END_OPTION = "endingPosition"
+VALID_END = "NOW, a time, or " + by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
     "flink.spark.end",
-    "`spark.read`: where a batch read ends: NOW (when the DataFrame is loaded), a time with a zone, or JSON by shard, "
-    '{"shardId-000000000000": "<sequence number>"} (before that record). Not set: NOW.',
+    f"`spark.read`: before which record of a shard a batch read ends: {VALID_END}. Not set: NOW, when the DataFrame is loaded.",
     aliases=(END_OPTION,),
 )
 STREAM = SPARK.text("flink.spark.stream", "The stream, name or ARN.", aliases=("stream",))

@@ -14,7 +14,7 @@ from . import SPARK
 START_OPTION = "startingPosition"
 STARTS = SPARK.text(
     "flink.spark.start.shards",
-    'Where reading starts in each shard, as JSON: {"shardId-000000000000": "<sequence number>"} (at that record), TRIM_HORIZON or LATEST. '
+    f"At which record of a shard reading starts, as {VALID_BY_SHARD}. "
     "In a query shards that are not named start at `flink.stream.initpos`; `spark.read` does not read them. Option `startingPosition`.",
 )
 VALID_START = f'TRIM_HORIZON, in a query LATEST, "AT_TIMESTAMP <time>", a time, or {VALID_BY_SHARD}'
