@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Http2Settings:
-    """`open_seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates.
-
-    A connection that was silent for `ping_after_seconds` is pinged, and has `ping_seconds` to respond.
-    """
+    """`open_seconds`: the deadline of opening a connection; `ca_bundle`: a file instead of the SDK's certificates."""
 
     ca_bundle: str | None = None
     open_seconds: float = of_property(REQUEST_TIMEOUT, 1000)
-    ping_after_seconds: float = 5.0  # an open subscription sends an event about every 5 s (F5)
-    ping_seconds: float = 2.0
+    ping_after_seconds: float = 5.0  # of silence: an open subscription sends an event about every 5 s (F5)
+    ping_seconds: float = 2.0  # to respond
 
 
 def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sender | None:

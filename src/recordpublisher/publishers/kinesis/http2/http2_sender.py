@@ -68,12 +68,11 @@ class Http2ConnectionPool:
         opening.result()
 
     async def _open(self) -> None:
-        host, tls = self._url.hostname or "", self._url.scheme == "https"
-        async with asyncio.timeout(self._settings.open_seconds):
-            bundle, port = self._settings.ca_bundle, self._url.port or (443 if tls else 80)
-            context = await asyncio.to_thread(client_tls, bundle, self._url.geturl(), "h2") if tls else None
+        settings, host, tls = self._settings, self._url.hostname or "", self._url.scheme == "https"
+        async with asyncio.timeout(settings.open_seconds):
+            context = await asyncio.to_thread(client_tls, settings.ca_bundle, self._url.geturl(), "h2") if tls else None
             _, connection = await asyncio.get_running_loop().create_connection(
-                partial(Http2Connection, self._settings), host, port, ssl=context
+                partial(Http2Connection, settings), host, self._url.port or (443 if tls else 80), ssl=context
             )
             try:
                 await connection.ready()
