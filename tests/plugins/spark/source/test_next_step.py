@@ -8,12 +8,14 @@ import pytest
 
 from recordpublisher.fetcher.pipeline.shard_observation import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_claims import BatchClaims
 from recordpublisher.plugins.spark.source.claim import ShardRead
 from recordpublisher.plugins.spark.source.next_step import Decision, Facts, Wait, Watch, next_step
 from recordpublisher.plugins.spark.source.offset import BatchOffset, ShardOffset
 from recordpublisher.plugins.spark.source.plan import BatchPlan
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
 
 NOW, PROBE, WINDOW, HOUR = 100_000, 1_000, 5_500, 3_600_000
@@ -27,7 +29,8 @@ UNREAD = BatchClaims(missing=[0])
 SUBSCRIBED = replace(BUSY, subscribed_ms=NOW - 1_000)
 
 PLAN = BatchPlan(START, QUIET, START, (ENTRY,), False, True, NOW + HOUR, False, False)
-FACTS = Facts(NOW, 0, False, False, PROBE, WINDOW)
+FACTS = Facts(NOW, 0, False, False)
+OPTIONS = SparkOptions(("s",), "", Properties(), probe_ms=PROBE, fan_out_window_ms=WINDOW)
 LONG_AGO = replace(START, planned_ms=NOW - PROBE)
 
 
@@ -64,4 +67,4 @@ LONG_AGO = replace(START, planned_ms=NOW - PROBE)
     ],
 )
 def test_each_case_has_its_step(plan, facts, step):
-    assert next_step(plan, facts) == step
+    assert next_step(plan, facts, OPTIONS) == step

@@ -94,10 +94,8 @@ class BatchPlanner:
                 retry_at_ms=self._reads.retry_at_ms,
                 found_new=found_new or self.service.wait_for_new_data(0),
                 has_listed=self._listed_at_batch == plan.offset.batch,
-                probe_ms=self.options.probe_ms,
-                fan_out_window_ms=self.options.fan_out_window_ms,
             )
-            step = next_step(plan, facts)
+            step = next_step(plan, facts, self.options)
             if step is not Decision.LIST:
                 return self._record(plan) if step is Decision.PLAN else self._note(plan, step)
             self._listed_at_batch = plan.offset.batch

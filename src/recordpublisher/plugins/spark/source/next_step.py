@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from ..options.spark_options import SparkOptions
 from .plan import BatchPlan
 
 SHORTEST_WATCH_MS = 1_000
@@ -40,23 +41,20 @@ Step = Decision | Wait | Watch
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a decision needs besides the plan. Times are epoch ms.
+    """What a decision needs besides the plan and the options. Times are epoch ms.
 
     - `now_ms`: the driver's time; `retry_at_ms`: no batch before, since the reads of the last one had no response.
     - `found_new`: the watch has found something, or could not look at every shard in time.
     - `has_listed`: the streams were listed for this batch.
-    - `probe_ms`: option `probeInterval`; `fan_out_window_ms`: the shortest time between two subscriptions to a shard.
     """
 
     now_ms: int
     retry_at_ms: int
     found_new: bool
     has_listed: bool
-    probe_ms: int
-    fan_out_window_ms: int
 
 
-def next_step(plan: BatchPlan, facts: Facts) -> Step:
+def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """The cases, in this order:
 
     1. A fan-out read that ended early still keeps the next one from subscribing (F9), or an outage is waited out.
@@ -67,14 +65,14 @@ def next_step(plan: BatchPlan, facts: Facts) -> Step:
     6. The stream is quiet: the driver watches it until something is new or a batch is due.
     """
     claims, now_ms = plan.claims, facts.now_ms
-    earliest_ms = max(claims.subscribed_ms + facts.fan_out_window_ms, facts.retry_at_ms)
+    earliest_ms = max(claims.subscribed_ms + options.fan_out_window_ms, facts.retry_at_ms)
     if now_ms < earliest_ms:
         return Wait(earliest_ms)
     if plan.is_run_over:
         return Decision.LIST if plan.has_unlisted_ends and not facts.has_listed else Decision.FINISH
     if not plan.readable:
         return Wait(now_ms)
-    probe_at_ms = plan.previous.planned_ms + facts.probe_ms
+    probe_at_ms = plan.previous.planned_ms + options.probe_ms
     is_repeated = claims.is_unread or (plan.is_available_now and plan.read_everything and claims.is_quiet)
     if is_repeated and now_ms < probe_at_ms:
         return Wait(probe_at_ms)
@@ -82,5 +80,5 @@ def next_step(plan: BatchPlan, facts: Facts) -> Step:
     has_more = plan.is_available_now or not plan.read_everything or facts.found_new
     if is_repeated or has_more or now_ms >= due_ms:
         return Decision.PLAN
-    until_ms = min(due_ms, now_ms + max(facts.probe_ms, SHORTEST_WATCH_MS))
+    until_ms = min(due_ms, now_ms + max(options.probe_ms, SHORTEST_WATCH_MS))
     return Watch(until_ms, first_look=not claims.is_quiet)
