@@ -101,7 +101,7 @@ class SendingPipeline:
             outstanding,
             self._order,
             failures,
-            retries,
+            settings,
             clock,
             metrics,
             on_misrouted=self._request_refresh,

@@ -6,18 +6,18 @@ from itertools import islice
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.kinesis.ports import PutResult
-from recordpublisher.publishers.retry import RetryPolicy
 
 from ..failed_records import FailedRecords
 from ..outstanding_records import OutstandingRecords
 from ..pending_record import PendingRecord
+from ..settings import KinesisSinkSettings
 from ..shard_queues.kpl_aggregator import KplAggregator, split_aggregate
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from .request import PutRequest, ShardBatch
-from .results import PutOutcome, classify_results
+from .retry_or_give_up import PutOutcome, classify_results
 
 
 class KeyOrder:
@@ -61,7 +61,7 @@ class CompletionHandler:
         outstanding: OutstandingRecords,
         order: KeyOrder | None,
         failures: FailedRecords,
-        retries: RetryPolicy,
+        settings: KinesisSinkSettings,
         clock: Clock,
         metrics: SinkMetrics,
         on_misrouted: Callable[[list[MisroutedRecord]], None],
@@ -71,7 +71,7 @@ class CompletionHandler:
         self._outstanding = outstanding
         self._order = order
         self._failures = failures
-        self._retries = retries
+        self._settings = settings
         self._clock = clock
         self._metrics = metrics
         self._on_misrouted = on_misrouted
@@ -81,7 +81,7 @@ class CompletionHandler:
         """Acknowledge, send again or give up each record of a call."""
         remaining = iter(results)
         for batch in request:
-            outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._retries.max_retries)
+            outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._settings)
             self._adapt_rate(batch, outcome)
             self._complete_batch(batch.queue, outcome)
         self._on_change()
@@ -122,7 +122,7 @@ class CompletionHandler:
         failed = len(outcome.to_retry) + len(outcome.given_up)
         # A shard that takes some records and throttles others is slowed down by its rate alone.
         if failed > outcome.throttles or (failed and not outcome.acknowledged):
-            backoff = self._retries.delay_seconds(queue.consecutive_failures)
+            backoff = self._settings.retries.delay_seconds(queue.consecutive_failures)
             queue.next_send_at = max(queue.next_send_at, now + backoff)
             queue.consecutive_failures += 1
 

@@ -15,7 +15,7 @@ from ..shard_queues.shard_queues import ShardQueues
 from ..statistics import SinkMetrics
 from ..waiters import Notifier
 from .request import NEVER, PutRequest, take_next_request
-from .results import results_of_failed_call, results_of_refused_call, with_unsent
+from .retry_or_give_up import results_of_failed_call, results_of_refused_call, with_unsent
 
 POLL_SECONDS = 0.1
 

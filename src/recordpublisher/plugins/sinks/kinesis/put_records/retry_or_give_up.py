@@ -8,6 +8,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult
 
 from ..failed_records import VALIDATION_EXCEPTION
 from ..pending_record import PendingRecord, size_of
+from ..settings import KinesisSinkSettings
 from ..shard_queues.shard_map_refresher import MisroutedRecord
 from ..shard_queues.shard_queue import ShardQueue
 from ..shard_queues.shard_queues import ANY_SHARD
@@ -38,7 +39,7 @@ class PutOutcome:
     misrouted: list[MisroutedRecord] = field(default_factory=list)
 
 
-def classify_results(batch: ShardBatch, results: Sequence[PutResult], max_retries: int) -> PutOutcome:
+def classify_results(batch: ShardBatch, results: Sequence[PutResult], limits: KinesisSinkSettings) -> PutOutcome:
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
     A throttled record does not lose an attempt while the shard takes others of the same call: a slow shard is no failure.
@@ -53,7 +54,7 @@ def classify_results(batch: ShardBatch, results: Sequence[PutResult], max_retrie
         is_throttled = result.error_code == THROTTLED
         outcome.throttles += is_throttled
         record.attempts = 0 if is_throttled and taken else record.attempts + 1
-        if record.attempts > max_retries or result.error_code == VALIDATION_EXCEPTION:
+        if record.attempts > limits.retries.max_retries or result.error_code == VALIDATION_EXCEPTION:
             outcome.given_up.append(GivenUp(record, result.error_code or "", result.error_message or ""))
         else:
             outcome.to_retry.append(record)

@@ -1,19 +1,25 @@
 """The results of a PutRecords call, record by record (K2)."""
 
+from dataclasses import replace
+
 from recordpublisher.plugins.sinks.kinesis.adaptive_rate import ShardRateLimit
 from recordpublisher.plugins.sinks.kinesis.pending_record import PendingRecord
 from recordpublisher.plugins.sinks.kinesis.put_records.request import ShardBatch
-from recordpublisher.plugins.sinks.kinesis.put_records.results import (
+from recordpublisher.plugins.sinks.kinesis.put_records.retry_or_give_up import (
     THROTTLED,
     classify_results,
     results_of_failed_call,
 )
+from recordpublisher.plugins.sinks.kinesis.settings import KinesisSinkSettings
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queue import ShardQueue
 from recordpublisher.plugins.sinks.kinesis.shard_queues.shard_queues import ANY_SHARD
 from recordpublisher.publishers.errors import ThrottledError, TransientError
 from recordpublisher.publishers.kinesis.ports import PutResult
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import HashRange, Shard
 
+DEFAULTS = KinesisSinkSettings.of(Properties())
+LIMITS = replace(DEFAULTS, retries=replace(DEFAULTS.retries, max_retries=3))
 TAKEN = PutResult(shard_id="a")
 FAILED = PutResult(error_code="InternalFailure", error_message="try again")
 THROTTLE = PutResult(error_code=THROTTLED, error_message="slow down")
@@ -30,14 +36,14 @@ def data(records):
 
 def test_a_call_without_errors_acknowledges_every_record():
     batch = a_batch(2)
-    outcome = classify_results(batch, [TAKEN, TAKEN], 3)
+    outcome = classify_results(batch, [TAKEN, TAKEN], LIMITS)
     assert outcome.acknowledged == batch.records
     assert not outcome.to_retry
     assert not outcome.misrouted
 
 
 def test_only_failed_records_are_retried():
-    outcome = classify_results(a_batch(4), [TAKEN, FAILED, TAKEN, THROTTLE], 3)
+    outcome = classify_results(a_batch(4), [TAKEN, FAILED, TAKEN, THROTTLE], LIMITS)
     assert data(outcome.acknowledged) == [b"0", b"2"]
     assert data(outcome.to_retry) == [b"1", b"3"]
     assert outcome.throttles == 1
@@ -46,8 +52,8 @@ def test_only_failed_records_are_retried():
 def test_retries_are_bounded_for_each_record():
     batch = a_batch(1)
     for _ in range(3):
-        assert classify_results(batch, [FAILED], 3).to_retry
-    outcome = classify_results(batch, [FAILED], 3)
+        assert classify_results(batch, [FAILED], LIMITS).to_retry
+    outcome = classify_results(batch, [FAILED], LIMITS)
     assert not outcome.to_retry
     assert [(one.error_code, one.error_message) for one in outcome.given_up] == [("InternalFailure", "try again")]
 
@@ -55,8 +61,8 @@ def test_retries_are_bounded_for_each_record():
 def test_throttling_costs_a_retry_only_while_the_shard_takes_nothing():
     batch = a_batch(2)
     for _ in range(20):
-        assert classify_results(batch, [TAKEN, THROTTLE], 3).to_retry
-    assert [bool(classify_results(batch, [THROTTLE, THROTTLE], 3).given_up) for _ in range(4)] == [
+        assert classify_results(batch, [TAKEN, THROTTLE], LIMITS).to_retry
+    assert [bool(classify_results(batch, [THROTTLE, THROTTLE], LIMITS).given_up) for _ in range(4)] == [
         False,
         False,
         False,
@@ -66,26 +72,26 @@ def test_throttling_costs_a_retry_only_while_the_shard_takes_nothing():
 
 def test_an_internal_failure_always_costs_a_retry():
     batch = a_batch(2)
-    given_up = [bool(classify_results(batch, [TAKEN, FAILED], 3).given_up) for _ in range(4)]
+    given_up = [bool(classify_results(batch, [TAKEN, FAILED], LIMITS).given_up) for _ in range(4)]
     assert given_up == [False, False, False, True]
 
 
 def test_records_taken_by_another_shard_than_expected_are_misrouted():
     batch = a_batch(3)
-    outcome = classify_results(batch, [TAKEN, PutResult(shard_id="b"), FAILED], 3)
+    outcome = classify_results(batch, [TAKEN, PutResult(shard_id="b"), FAILED], LIMITS)
     assert outcome.misrouted == [(batch.records[1], "b")]
     assert outcome.acknowledged == batch.records[:2]
 
 
 def test_without_an_expected_shard_nothing_is_misrouted():
-    assert classify_results(a_batch(1, ANY_SHARD), [TAKEN], 3).misrouted == []
+    assert classify_results(a_batch(1, ANY_SHARD), [TAKEN], LIMITS).misrouted == []
 
 
 def test_where_keys_do_not_decide_only_a_shard_that_is_not_listed_is_unexpected():
     batch = a_batch(2)
     batch.queue.known_shards = {"a": HashRange(), "b": HashRange()}
-    assert classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="b")], 3).misrouted == []
-    outcome = classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="new")], 3)
+    assert classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="b")], LIMITS).misrouted == []
+    outcome = classify_results(batch, [PutResult(shard_id="a"), PutResult(shard_id="new")], LIMITS)
     assert outcome.misrouted == [(batch.records[1], "new")]
 
 
