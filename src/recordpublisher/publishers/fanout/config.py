@@ -46,6 +46,13 @@ class RegistrationType(StrEnum):
     NONE = "NONE"
 
 
+class DeregistrationType(StrEnum):
+    """Who deregisters it, if this job registers it (F8)."""
+
+    LAST_OUT = "LAST_OUT"
+    NEVER = "NEVER"
+
+
 @dataclass(frozen=True, slots=True)
 class Retries:
     """How each operation that fan-out calls is retried."""
@@ -68,7 +75,7 @@ class FanOutConfig:
     registration: RegistrationType
     consumer_name: str | None
     configured_arns: Mapping[str, ConsumerArn]
-    deregisters: bool
+    deregistration: DeregistrationType = of_property(DEREGISTRATION, kind=DeregistrationType)
     retries: Retries
     recoverable: RecoverableErrors
     tags: Mapping[str, str] | None = of_property(CONSUMER_TAGS)
@@ -88,7 +95,6 @@ class FanOutConfig:
             configured_arns={
                 stream: _consumer_arn(stream, text) for stream, text in properties.with_prefix(CONSUMER_ARN).items()
             },
-            deregisters=registration is not RegistrationType.NONE and properties.value(DEREGISTRATION) == "LAST_OUT",
             retries=Retries(**values_of(Retries, properties)),
             recoverable=RecoverableErrors.of(properties),
             **values_of(cls, properties),
@@ -98,6 +104,11 @@ class FanOutConfig:
     def registers(self) -> bool:
         """Whether this job registers its consumer itself."""
         return self.registration is not RegistrationType.NONE
+
+    @property
+    def deregisters(self) -> bool:
+        """Whether the last user of this job's consumer deregisters it."""
+        return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
         """The consumer of a stream as set by property. LAZY ignores it and looks the consumer up.

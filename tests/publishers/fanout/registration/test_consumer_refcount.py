@@ -11,7 +11,7 @@ def test_only_the_last_release_returns_true():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
-    assert [ref_counts.release(KEY, is_still_needed=False), ref_counts.release(KEY, is_still_needed=False)] == [
+    assert [ref_counts.release(KEY, keeps_registered=False), ref_counts.release(KEY, keeps_registered=False)] == [
         False,
         True,
     ]
@@ -21,19 +21,19 @@ def test_consumers_are_counted_separately():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(ConsumerKey("http://127.0.0.1:1", "arn", "app"))
-    assert ref_counts.release(KEY, is_still_needed=False)
+    assert ref_counts.release(KEY, keeps_registered=False)
 
 
 def test_after_a_failure_the_last_release_returns_false_and_counting_starts_again():
     ref_counts = ConsumerRefCounts()
     ref_counts.acquire(KEY)
     ref_counts.acquire(KEY)
-    assert [ref_counts.release(KEY, is_still_needed=True), ref_counts.release(KEY, is_still_needed=False)] == [
+    assert [ref_counts.release(KEY, keeps_registered=True), ref_counts.release(KEY, keeps_registered=False)] == [
         False,
         False,
     ]
     ref_counts.acquire(KEY)
-    assert ref_counts.release(KEY, is_still_needed=False)
+    assert ref_counts.release(KEY, keeps_registered=False)
 
 
 def test_threads_may_acquire_and_release_at_the_same_time():
@@ -41,9 +41,9 @@ def test_threads_may_acquire_and_release_at_the_same_time():
 
     def one(_: int) -> bool:
         ref_counts.acquire(KEY)
-        return ref_counts.release(KEY, is_still_needed=False)
+        return ref_counts.release(KEY, keeps_registered=False)
 
     ref_counts.acquire(KEY)
     with ThreadPoolExecutor(8) as pool:
         assert not any(pool.map(one, range(1_000)))
-    assert ref_counts.release(KEY, is_still_needed=False)
+    assert ref_counts.release(KEY, keeps_registered=False)

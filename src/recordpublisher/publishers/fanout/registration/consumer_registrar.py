@@ -28,7 +28,7 @@ class ConsumerKey:
 @dataclass(slots=True)
 class _RefCount:
     count: int = 0
-    is_still_needed: bool = False
+    keeps_registered: bool = False
 
 
 class ConsumerRefCounts:
@@ -46,16 +46,16 @@ class ConsumerRefCounts:
         with self._lock:
             self._counts.setdefault(key, _RefCount()).count += 1
 
-    def release(self, key: ConsumerKey, *, is_still_needed: bool) -> bool:
-        """Count one user less, whose job may still need the consumer. Return True when it was the last one and no job needs it."""
+    def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
+        """Count one user less. Return True when it was the last one and none of them keeps the consumer registered."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
-            counted.is_still_needed |= is_still_needed
+            counted.keeps_registered |= keeps_registered
             if counted.count > 0:
                 return False
             del self._counts[key]
-            return not counted.is_still_needed
+            return not counted.keeps_registered
 
 
 PROCESS_REF_COUNTS = ConsumerRefCounts()
@@ -87,7 +87,7 @@ class ConsumerRegistrar:
         self._arns: dict[str, str] = {}
         self._keys: dict[str, ConsumerKey] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._is_still_needed = False
+        self._keeps_registered = False
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
@@ -96,7 +96,7 @@ class ConsumerRegistrar:
 
     def keep_registered(self) -> None:
         """Deregister no consumer at the end: the job reads on in other processes, or when it is started again after an error."""
-        self._is_still_needed = True
+        self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
         """Make sure that the stream has an ACTIVE consumer. Of many shards one does the work and the others wait.
@@ -133,7 +133,7 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """Release the consumers. The last user deregisters those that no job needs. A deregistration that fails is logged, not raised."""
+        """Release the consumers. The last user deregisters those that none keeps. A deregistration that fails is logged, not raised."""
         if self.is_stopping:
             return
         self.is_stopping = True
@@ -149,7 +149,7 @@ class ConsumerRegistrar:
                 await self._release(key)
 
     async def _release(self, key: ConsumerKey) -> None:
-        if self._ref_counts.release(key, is_still_needed=self._is_still_needed) and self._config.deregisters:
+        if self._ref_counts.release(key, keeps_registered=self._keeps_registered) and self._config.deregisters:
             await self._deregister(key)
 
     async def _ensure_active(self, stream: str) -> str:
