@@ -87,9 +87,7 @@ class KinesisWriter:
             return
         if self._must_wait(record):
             await self._wait_for_capacity(record)
-        self._accepted_since_yield += 1  # as `_accept`, without a call
-        self._outstanding.add(record)
-        self._pipeline.enqueue(record)
+        self._accept(record)
 
     async def put_all(self, records: Sequence[PendingRecord], on_invalid: OnInvalid | None = None) -> None:
         """Accept records in order, waiting like `put`. Those accepted before an error or cancellation stay accepted.
