@@ -17,6 +17,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.function_property import imported_object
 from recordpublisher.publishers.properties.groups.bad_records import DEAD_LETTER, DEAD_LETTER_SINK, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.discovery_and_state import SHARD_ASSIGNER, STATE_URI
 from recordpublisher.publishers.properties.groups.job import JOB_NAME, SINK
@@ -34,7 +35,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.unknown_keys import unknown_key_near
 
 from ..stores.by_location import conditional_store_of
-from .function_property import imported_object
 from .registry import Registry
 
 _SINK_PREFIX = "flink.sink."

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.function_property import import_check, imported_function
 from recordpublisher.publishers.properties.groups.sinks import CALLBACK
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import UserFunction
-
-from ..host.function_property import import_check, imported_function
 
 _VALID = "module:function, of a function that takes a RecordBatch"
 

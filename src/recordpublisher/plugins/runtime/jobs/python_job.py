@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.progress import SubtaskProgress
 from recordpublisher.plugins.host.build_from_properties import build_metrics_exporters
-from recordpublisher.plugins.host.function_property import imported
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.function_property import imported
 from recordpublisher.publishers.properties.groups.fanout import REGISTRATION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import takes

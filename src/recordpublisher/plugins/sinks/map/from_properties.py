@@ -1,9 +1,9 @@
 """The map sink of a job that is started by its properties (`flink.sink = map`)."""
 
-from recordpublisher.plugins.host.function_property import import_check, imported_function
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import values_of
+from recordpublisher.publishers.properties.function_property import import_check, imported_function
 from recordpublisher.publishers.properties.groups.bad_records import MAP_ON_FAILURE, ON_BAD_RECORD
 from recordpublisher.publishers.properties.groups.sinks import MAP_FUNCTION, MAP_TIMEOUT
 from recordpublisher.publishers.properties.properties import Properties
