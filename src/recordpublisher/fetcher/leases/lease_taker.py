@@ -44,7 +44,7 @@ class LeaseTaker:
         self._heartbeat = heartbeat
         self._loads = loads
         self._clock = clock
-        self._patience = settings.patience
+        self._settings = settings
         self._free_since: dict[PositionKey, float] = {}
 
     @property
@@ -61,7 +61,7 @@ class LeaseTaker:
         """
         again = self._owned.prepared_at(view.table.version)
         self._observe_free(view)
-        wanted = view.shards_to_take(self._worker, plan, self.free_seconds, self._patience) - again.keys()
+        wanted = view.shards_to_take(self._worker, plan, self.free_seconds, self._settings) - again.keys()
         if not wanted and not again:
             return False
         table = await self._cache.read()

@@ -1,9 +1,13 @@
 """E6: which free shards a worker may take."""
 
 from recordpublisher.fetcher.leases.documents.lease_table import LeaseTable
+from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.planning.group_view import GroupView
 
 
 def test_a_free_shard_is_taken_by_its_planned_worker_at_once_and_by_anybody_when_patience_is_over():
     plan, free_seconds = {"mine": "a", "theirs": "b", "left": "b"}, {"mine": 0.0, "theirs": 40.0, "left": 40.1}
-    assert GroupView(LeaseTable(), {}).shards_to_take("a", plan, free_seconds, patience=40) == {"mine", "left"}
+    assert GroupView(LeaseTable(), {}).shards_to_take("a", plan, free_seconds, LeaseSettings(duration=20.0)) == {
+        "mine",
+        "left",
+    }

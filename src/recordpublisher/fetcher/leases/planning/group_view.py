@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..documents.lease_table import LeaseTable
 from ..documents.worker_record import WorkerRecord
+from ..lease_settings import LeaseSettings
 from .lease_balance import balanced_owners
 from .shard_loads import weight
 
@@ -62,9 +63,10 @@ class GroupView:
         return balanced_owners(owners, {shard: weight(self.load_level(shard)) for shard in owners}, members)
 
     def shards_to_take(
-        self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], patience: float
+        self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """The free shards that `worker` may take: those that the plan gives it, and those that nobody took for longer than `patience`."""
+        """The free shards that `worker` may take: those that the plan gives it, and those that nobody took for too long."""
+        patience = settings.patience
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
