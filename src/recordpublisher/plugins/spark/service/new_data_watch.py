@@ -31,6 +31,11 @@ def watch_properties(properties: Properties, shards: int, probe_ms: int) -> Prop
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
+def has_new_data(batch: RecordBatch) -> bool:
+    """What counts as new: any record."""
+    return bool(batch.records)
+
+
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
@@ -90,7 +95,7 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
-        if batch.records:
+        if has_new_data(batch):
             self._finish()
             await self._is_over.wait()
         elif batch.millis_behind_latest == 0:

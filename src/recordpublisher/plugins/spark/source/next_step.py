@@ -1,4 +1,4 @@
-"""next_step: what the driver does now, from a plan and some facts; without state and clock."""
+"""next_step: what the driver does now, from a plan and some facts; without state and clock. What counts as new: `NewDataWatch`."""
 
 from dataclasses import dataclass
 from enum import Enum

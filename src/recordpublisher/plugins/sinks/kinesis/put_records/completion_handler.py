@@ -53,7 +53,7 @@ class KeyOrder:
 
 
 class CompletionHandler:
-    """Passes results to the objects that own the state; has no state of its own."""
+    """Passes results, as `results.classify_results` sorts them, to the objects that own the state; has no state of its own."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class CompletionHandler:
         self._on_change = on_change
 
     def handle_results(self, request: PutRequest, results: Sequence[PutResult]) -> None:
-        """Acknowledge, send again or give up each record of a call."""
+        """Do with each record of a call what `classify_results` says: acknowledge, send again or give up."""
         remaining = iter(results)
         for batch in request:
             outcome = classify_results(batch, list(islice(remaining, len(batch.records))), self._settings)
