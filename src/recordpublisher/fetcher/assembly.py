@@ -8,7 +8,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.shards import Shard
 
 from .checkpointer import AcknowledgingCheckpointer, Checkpointer, SnapshotCheckpointer, Snapshotter
@@ -72,27 +71,25 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     settings, clock, tracker = job.settings, job.clock, job.tracker
     completion, leases = RunCompletion(), LeaseCounts()
     has_positions = job.factory.visibility_seconds is None
-    scheduler = CheckpointScheduler(
-        settings.checkpoint_interval_ms if has_positions else settings.acknowledging_interval_ms
-    )
+    scheduler = CheckpointScheduler(settings, has_positions)
     acknowledgements = None if has_positions else _acknowledgements_of(job, scheduler)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.is_finished, missing.is_expired, job.is_endless, settings.idle_intervals)
     suspension = SuspensionDetector(clock, on_resume)
     may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
-    alignment = Alignment(tracker, job.subtask, settings.lookahead_ms, settings.startup_timeout_ms, clock, suspension)
+    alignment = Alignment(tracker, job.subtask, settings.alignment, clock, suspension)
     gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
-    dead_letters = DeadLetterHandler(table, settings.on_poison is OnBadRecord.SKIP, job.dead_letters)
+    dead_letters = DeadLetterHandler(table, settings, job.dead_letters)
     emitter = Emitter(
         job.sink,
         alignment,
         intake,
         clock,
         suspension,
-        settings.emit_interval_ms if has_positions else None,
+        settings,
         dead_letters.handle_undeserialized,
         may_write_now,
         job.traced,
@@ -198,6 +195,4 @@ def _acknowledgements_of(job: FetcherDependencies, scheduler: CheckpointSchedule
         raise PluginError(
             f"{type(job.factory).__name__}.visibility_seconds is {seconds!r}: it must be a number of seconds"
         )
-    return Acknowledgements(
-        seconds, job.clock, job.sink.tells_done, scheduler.request, job.settings.acknowledging_interval_ms
-    )
+    return Acknowledgements(seconds, job.clock, job.sink.tells_done, scheduler.request, job.settings)

@@ -75,6 +75,14 @@ class BudgetLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class AlignmentSettings:
+    """`lookahead_ms` None: no alignment. `startup_timeout_ms`: for how long a tracker that never answered is waited for (W10)."""
+
+    lookahead_ms: int | None = of_property(LOOKAHEAD)
+    startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
 class IdleIntervals:
     """After how much silence a shard is idle, ms.
 
@@ -103,18 +111,16 @@ WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherSettings:
-    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows; `lookahead_ms` None: no
-    alignment.
+    """Typed properties of the fetcher. Times in ms; -1 turns off what its property allows.
 
     `store_outages`: for how long the store of positions may be away.
     """
 
     budget: BudgetLimits
-    lookahead_ms: int | None = of_property(LOOKAHEAD)
+    alignment: AlignmentSettings
     idle_intervals: IdleIntervals
     sync_interval_ms: int = of_property(SYNC_INTERVAL)
     emit_interval_ms: int = of_property(EMIT_INTERVAL)
-    startup_timeout_ms: int = of_property(STARTUP_TIMEOUT)
     tracker_timeout_ms: int = of_property(TRACKER_TIMEOUT)
     max_lag_ms: int | None = of_property(MAX_LAG)
     discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
@@ -133,6 +139,7 @@ class FetcherSettings:
         _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
         return cls(
             budget=BudgetLimits(**values_of(BudgetLimits, properties)),
+            alignment=AlignmentSettings(**values_of(AlignmentSettings, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             acknowledging_interval_ms=acknowledging_interval_ms(properties),
             continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",

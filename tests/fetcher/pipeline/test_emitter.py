@@ -13,10 +13,12 @@ from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
+from recordpublisher.fetcher.settings import AlignmentSettings, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 from recordpublisher.publishers.clock import SystemClock
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import PoisonedRecord, UserRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -41,15 +43,16 @@ class Journal(Sink):
 
 
 class Scene:
-    def __init__(self, sink=None, clock=None, emit_interval_ms=200, tracker=None, may_write_now=always, **bounds):
+    def __init__(self, sink=None, clock=None, tracker=None, may_write_now=always, **bounds):
         clock = clock or VirtualClock()
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
-        self.alignment = Alignment(tracker or InProcessTracker(), 0, None, 60_000, clock, suspension)
+        self.alignment = Alignment(tracker or InProcessTracker(), 0, AlignmentSettings(), clock, suspension)
         intake = ReadIntake(budget, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False))
+        settings = FetcherSettings.of(Properties({"flink.watermark.emit.interval": 200}))
         self.emitter = Emitter(
-            self.sink, self.alignment, intake, clock, suspension, emit_interval_ms, self.poisoned, may_write_now
+            self.sink, self.alignment, intake, clock, suspension, settings, self.poisoned, may_write_now
         )
         self.emitter.start(self.termination)
         self.notices = Notices(self.emitter.on_changed, self.emitter.on_emitted)
@@ -138,7 +141,7 @@ def test_markers_are_not_written_to_the_sink():  # F6
 
 def test_the_watermark_follows_the_records_below_it_at_most_once_an_interval():  # W1
     async def job():
-        scene = Scene(emit_interval_ms=200)
+        scene = Scene()
         scene.queue(*(watermarked(number, first=number) for number in range(5)))
         await scene.run_for(1)
         return scene.sink.calls

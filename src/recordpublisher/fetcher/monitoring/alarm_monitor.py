@@ -85,9 +85,8 @@ class AlarmMonitor:
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
         seconds = self._stall_detector.update(value, entries, self._emitter.records, now)
-        is_used = (
-            dependencies.settings.lookahead_ms is not None or type(dependencies.sink).watermark is not Sink.watermark
-        )
+        is_aligned = dependencies.settings.alignment.lookahead_ms is not None
+        is_used = is_aligned or type(dependencies.sink).watermark is not Sink.watermark
         if not is_used or seconds * 1000 < dependencies.settings.alarm_interval_ms:
             return []
         reason = f"it stays at {value}, waiting for {self._blocked_by()}"

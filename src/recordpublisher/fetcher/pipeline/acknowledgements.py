@@ -13,7 +13,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error
 
-from ..settings import ACKNOWLEDGING_INTERVAL_MS
+from ..settings import ACKNOWLEDGING_INTERVAL_MS, FetcherSettings
 from .deliveries import Delivery, ReceiverDeliveries
 
 log = logging.getLogger("recordpublisher.fetcher")
@@ -38,10 +38,10 @@ class Acknowledgements:
         clock: Clock,
         tells_done: bool,
         request_checkpoint: Callable[[], None],
-        interval_ms: int,
+        settings: FetcherSettings,
     ) -> None:
-        """`tells_done`: the sink calls `done`, and `confirm_written` counts only for what the sink never saw. `interval_ms`: of
-        checkpoints."""
+        """`tells_done`: the sink calls `done`, and `confirm_written` counts only for what the sink never saw."""
+        interval_ms = settings.acknowledging_interval_ms
         often = MOST_OPEN_UNTIL_FLUSH if interval_ms <= ACKNOWLEDGING_INTERVAL_MS else MOST_OPEN_UNTIL_COMMIT
         self._most_open = MOST_OPEN if tells_done else often
         self._visibility = visibility_seconds

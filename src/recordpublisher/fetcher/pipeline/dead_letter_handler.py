@@ -3,10 +3,12 @@
 import logging
 from dataclasses import replace
 
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records import DEAD_LETTER, SkippedRecordsLog
 
+from ..settings import FetcherSettings
 from ..shards.shard_table import ShardTable
 from ..sink import Checkpoint, Rejected, Sink, SinkContext, fail_on_rejected_record
 from .dead_letter_format import DeadLetter
@@ -22,9 +24,9 @@ class DeadLetterHandler:
     Dead letters are flushed before the position moves behind their records, so none is lost. After a crash one may be written again.
     """
 
-    def __init__(self, table: ShardTable, skips: bool, dead_letter_sink: Sink | None) -> None:
+    def __init__(self, table: ShardTable, settings: FetcherSettings, dead_letter_sink: Sink | None) -> None:
         self._table = table
-        self._skips = skips
+        self._skips = settings.on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink
         self._skipped_log = SkippedRecordsLog(log)
 

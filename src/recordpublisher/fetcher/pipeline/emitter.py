@@ -11,6 +11,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import add_note, for_log, log_user_error, was_logged
 
+from ..settings import FetcherSettings
 from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always, untraced
 from ..watermarks.alignment import Alignment
@@ -40,15 +41,14 @@ class Emitter:
         intake: ReadIntake,
         clock: Clock,
         suspension: SuspensionDetector,
-        emit_interval_ms: int | None,
+        settings: FetcherSettings,
         handle_undeserialized: Callable[[RecordBatch], Awaitable[None]],
         may_write_now: Callable[[], bool] = always,
         traced: Traced = untraced,
         acknowledgements: Acknowledgements | None = None,
     ) -> None:
         """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4).
-
-        `emit_interval_ms`: None, and `acknowledgements`: of a source without positions, which has no watermarks.
+        `acknowledgements`: of a source without positions, which has no watermarks.
         """
         self._acknowledgements = acknowledgements
         self._sink = sink
@@ -58,7 +58,7 @@ class Emitter:
         self._intake = intake
         self._clock = clock
         self._suspension = suspension
-        self._emit_interval = None if emit_interval_ms is None else emit_interval_ms / 1000
+        self._emit_interval = settings.emit_interval_ms / 1000 if acknowledgements is None else None
         self._handle_undeserialized = handle_undeserialized
         self._may_write_now = may_write_now
         self._run = TerminationCondition(Bounds())

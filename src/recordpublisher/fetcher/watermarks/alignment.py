@@ -13,6 +13,7 @@ from .. import watermark_functions
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
+from ..settings import AlignmentSettings
 from ..shards.shard_entry import ShardEntry
 
 BEFORE_ALL_WATERMARKS = -math.inf
@@ -41,16 +42,15 @@ class Alignment:
         self,
         tracker: WatermarkTracker,
         subtask: int,
-        lookahead_ms: int | None,
-        startup_timeout_ms: int,
+        settings: AlignmentSettings,
         clock: Clock,
         running_time: RunningTime,
     ) -> None:
         self._tracker = tracker
         self._subtask = subtask
-        self._lookahead = lookahead_ms
+        self._lookahead = settings.lookahead_ms
         self._clock = clock
-        self._startup_timeout_seconds = startup_timeout_ms / 1000
+        self._startup_timeout_seconds = settings.startup_timeout_ms / 1000
         self._startup_ends_at: float | None = None
         self._running_time = running_time
         self._active = ActiveMinimum()
