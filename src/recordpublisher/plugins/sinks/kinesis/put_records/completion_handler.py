@@ -53,7 +53,7 @@ class KeyOrder:
 
 
 class CompletionHandler:
-    """Passes results, as `results.classify_results` sorts them, to the objects that own the state; has no state of its own."""
+    """Passes results, as `classify_results` sorts them, to the objects that own the state; has no state of its own."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class SendPermission:
 
 
 class Sender:
-    """Owns the open calls, and the time of the next check for a call that is due. What results mean: `results.classify_results`."""
+    """Owns the open calls, and the time of the next check for a call that is due. What results mean: `classify_results`."""
 
     def __init__(
         self,
