@@ -218,7 +218,7 @@ class Worker:
             return True
         await self._upkeep.clean(view)
         if self._observer.is_settled:
-            self._giver.request({shard for shard in self._owned.reading if plan.get(shard, self.name) != self.name})
+            self._giver.request(view.shards_to_give(self.name, plan, self._owned.reading))
         return self._giver.is_busy or self._expects(plan) or view.has_handover
 
     def _apply_table(self) -> None:

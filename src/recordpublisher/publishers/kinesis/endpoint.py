@@ -1,4 +1,4 @@
-"""Endpoint and region of the service, checked before anything is sent."""
+"""Endpoint and region of the service as they are set, checked before anything is sent. The service's own hosts: `known_access`."""
 
 import os
 import re

@@ -69,6 +69,10 @@ class GroupView:
         patience = settings.patience
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
+    def shards_to_give(self, worker: str, plan: Mapping[str, str], shards: Iterable[str]) -> set[str]:
+        """Those of its `shards` that another worker should have by the plan."""
+        return {shard for shard in shards if plan.get(shard, worker) != worker}
+
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
         """The shards, by worker, that it should have given up and has not, although it sends heartbeats (E5).
 
@@ -81,7 +85,7 @@ class GroupView:
             owner = lease.owner
             if owner is None or owner not in unsealed or reporter != _first_besides(owner, members):
                 continue
-            is_due = owner not in members or plan.get(shard, owner) != owner
+            is_due = owner not in members or self.shards_to_give(owner, plan, [shard])
             if is_due and not lease.ended and not self.is_free(shard):
                 found.setdefault(owner, []).append(shard)
         return found
