@@ -79,7 +79,7 @@ def build_fetcher(job: FetcherDependencies, group: ElasticGroup | None = None) -
     may_write_now = always if group is None else LeaseGate(current, suspension, clock).may_write_now
 
     alignment = Alignment(tracker, job.subtask, settings.alignment, clock, suspension)
-    gaps = RetentionGaps(job.retention, suspension, clock, settings.continue_on_data_loss)
+    gaps = RetentionGaps(job.retention, suspension, clock, settings.accepts_loss)
     budget = MemoryBudget(settings.budget)
     intake = ReadIntake(budget, clock, suspension, on_children_found, gaps)
     dead_letters = DeadLetterHandler(table, settings, job.dead_letters)

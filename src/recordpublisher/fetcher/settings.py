@@ -9,6 +9,7 @@ from recordpublisher.publishers.properties.config_fields import of_property, val
 from recordpublisher.publishers.properties.declaration import find_property
 from recordpublisher.publishers.properties.groups.bad_records import ON_BAD_RECORD, OnBadRecord
 from recordpublisher.publishers.properties.groups.discovery_and_state import (
+    ACCEPTS_LOSS,
     CHECKPOINT_INTERVAL,
     DISCOVERY_INTERVAL,
     ON_DATA_LOSS,
@@ -126,8 +127,8 @@ class FetcherSettings:
     discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
     checkpoint_interval_ms: int
     acknowledging_interval_ms: int
-    continue_on_data_loss: bool
-    on_poison: OnBadRecord
+    accepts_loss: bool = of_property(ON_DATA_LOSS, kind=ACCEPTS_LOSS)
+    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
     alarm_interval_ms: int = of_property(ALARM_INTERVAL)
     drain_ms: int = of_property(DRAIN_TIMEOUT)
     store_outages: RetryPolicy
@@ -142,8 +143,6 @@ class FetcherSettings:
             alignment=AlignmentSettings(**values_of(AlignmentSettings, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             acknowledging_interval_ms=acknowledging_interval_ms(properties),
-            continue_on_data_loss=properties.value(ON_DATA_LOSS) == "CONTINUE",
-            on_poison=OnBadRecord[properties.value(ON_BAD_RECORD)],
             idle_intervals=IdleIntervals.of(properties),
             store_outages=store_outages(properties),
             **values_of(cls, properties),

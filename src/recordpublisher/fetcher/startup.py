@@ -138,10 +138,10 @@ async def check_for_data_loss(
         of_old = {key.rsplit("/", 1)[0] for key in old} & set(streams)
         oldest = {stream: await retention.oldest_retained_ms(stream) for stream in of_old}
         lost += shards_with_unread_children(listed, restored, oldest)
-        if not job.settings.continue_on_data_loss:
+        if not job.settings.accepts_loss:
             ours = [shard for shard in listed if shard.key in old and job.is_ours(shard)]
             lost += await shards_past_retention(ours, restored, retention)
-    if lost and not job.settings.continue_on_data_loss:
+    if lost and not job.settings.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
         log.error("%s; continuing because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))

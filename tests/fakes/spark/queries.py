@@ -7,6 +7,7 @@ from pathlib import Path
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.stores.by_location import read_claim_store_of
 from recordpublisher.plugins.stores.read_claim_store import run_without_loop
+from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.properties import Properties
 
 from fakes.spark.simulated_kinesis import SimulatedKinesis
@@ -20,7 +21,8 @@ FAN_OUT = {"flink.stream.recordpublisher": "EFO", "flink.stream.efo.consumername
 
 def options(tmp_path: Path, max_records: int | None = None, max_tasks: int = 2, **properties: object) -> SparkOptions:
     given = Properties({"flink.stream.initpos": "TRIM_HORIZON", **properties})
-    return SparkOptions(("s",), str(tmp_path), given, max_records=max_records, max_tasks=max_tasks)
+    settings = {**values_of(SparkOptions, given), "max_records": max_records, "max_tasks": max_tasks}
+    return SparkOptions(("s",), str(tmp_path), given, **settings)
 
 
 def query(kinesis: SimulatedKinesis, tmp_path: Path, **kwargs: object) -> SimulatedQuery:

@@ -24,12 +24,12 @@ class RetentionGaps:
     """
 
     def __init__(
-        self, check: RetentionCheck | None, suspension: SuspensionDetector, clock: Clock, continue_on_loss: bool
+        self, check: RetentionCheck | None, suspension: SuspensionDetector, clock: Clock, accepts_loss: bool
     ) -> None:
         self._check = check
         self._suspension = suspension
         self._clock = clock
-        self._continue_on_loss = continue_on_loss
+        self._accepts_loss = accepts_loss
         self._pinned_ms: int | None = None
 
     def pin(self, pinned_ms: int | None) -> None:
@@ -106,7 +106,7 @@ class RetentionGaps:
             f"records of {entry.key} after {entry.progress.position or 'its start'} passed the stream's retention before they were read "
             "and are lost. Set flink.state.dataloss=CONTINUE to continue without them"
         )
-        if not self._continue_on_loss:
+        if not self._accepts_loss:
             raise error
         entry.metrics.add("retention_gaps")
         if self._may_log(entry):

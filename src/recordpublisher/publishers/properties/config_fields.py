@@ -3,6 +3,7 @@
 `values_of` reads them. So a setting is declared in its group, and named in the class that it is given to.
 """
 
+from collections.abc import Mapping
 from dataclasses import field, fields
 from enum import Enum
 from typing import Any, TypeVar, overload
@@ -23,9 +24,11 @@ def of_property(declared: Property[int], divisor: int) -> float: ...
 def of_property(declared: Property[int | None], divisor: int) -> float | None: ...
 @overload
 def of_property(declared: Property[str], *, kind: type[E]) -> E: ...
-def of_property(declared: Property[Any], divisor: int | None = None, kind: type[Enum] | None = None) -> Any:
+@overload
+def of_property(declared: Property[str], *, kind: Mapping[str, T]) -> T: ...
+def of_property(declared: Property[Any], divisor: int | None = None, kind: Any = None) -> Any:
     """A field of a dataclass with the value of a property; divided, where the class has it in another unit (1000: ms in seconds); as the
-    member of an enum that has its name."""
+    member of an enum that has its name, or what a mapping has for it."""
 
     def made(value: Any) -> Any:
         if kind is not None:

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.plugins.spark.options.places import METADATA_PROPERTIES
 from recordpublisher.plugins.spark.options.spark_options import ENDING_POSITION, STREAMS, SparkOptions
 from recordpublisher.plugins.spark.options.unknown_options import check_unknown_options
@@ -23,6 +24,12 @@ def test_lower_cased_names_are_accepted():
     options = SparkOptions.parse({**GIVEN, "shardspertask": "4", "maxrecordsperbatch": "100", "probeinterval": "50"})
     assert (options.shards_per_task, options.max_records, options.probe_ms) == (4, 100, 50)
     assert (options.streams, options.metadata_location) == (("orders",), "/claims")
+
+
+@pytest.mark.parametrize(("on_loss", "accepts"), [("FAIL", False), ("continue", True)])
+def test_s5_the_driver_and_the_fetchers_of_its_tasks_accept_the_same_loss(on_loss, accepts):
+    options = SparkOptions.parse({**GIVEN, "flink.state.dataloss": on_loss})
+    assert (options.accepts_loss, FetcherSettings.of(options.properties).accepts_loss) == (accepts, accepts)
 
 
 def test_streams_are_comma_separated_names_or_arns():

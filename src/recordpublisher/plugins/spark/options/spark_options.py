@@ -10,7 +10,7 @@ from recordpublisher.fetcher.checkpoints.starts import by_shard
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.declaration import Property
-from recordpublisher.publishers.properties.groups.discovery_and_state import ON_DATA_LOSS
+from recordpublisher.publishers.properties.groups.discovery_and_state import ACCEPTS_LOSS, ON_DATA_LOSS
 from recordpublisher.publishers.properties.groups.fanout import CONSUMER_ARN, CONSUMER_NAME
 from recordpublisher.publishers.properties.groups.publisher import RECORD_PUBLISHER, uses_fan_out
 from recordpublisher.publishers.properties.properties import Properties
@@ -147,6 +147,7 @@ class SparkOptions:
     probe_ms: int = of_property(PROBE_INTERVAL)
     retain: int = of_property(BATCHES_TO_RETAIN)
     max_outage_ms: int = of_property(MAX_OUTAGE)
+    accepts_loss: bool = of_property(ON_DATA_LOSS, kind=ACCEPTS_LOSS)
     warnings: OptionWarnings = OptionWarnings()  # noqa: RUF009 - is frozen
 
     @classmethod
@@ -200,11 +201,6 @@ class SparkOptions:
     def consumer(self) -> str:
         """The fan-out consumer, as messages call it."""
         return self.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
-
-    @property
-    def accepts_loss(self) -> bool:
-        """Whether the job goes on without records that are past retention."""
-        return self.properties.value(ON_DATA_LOSS) == "CONTINUE"
 
     @property
     def replays_lost_claims(self) -> bool:

@@ -33,11 +33,13 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     minimum=2_000,
     unit="ms",
 )
+ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
+"""Whether a job with this value of `flink.state.dataloss` goes on without records that are past retention (S5)."""
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",
     "FAIL",
-    ("FAIL", "CONTINUE"),
+    tuple(ACCEPTS_LOSS),
 )
 STATE_URI = DISCOVERY_AND_STATE.text(
     "flink.state.uri", "Where checkpoints are kept: a path or a registered store's URI."
