@@ -57,4 +57,4 @@ def own_source_of(registry: Registry, properties: Properties) -> OwnSource | Non
     if not has_own_source(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})
-    return OwnSource(own.value(RECORD_PUBLISHER), publisher_class(registry, own)(own))  # type: ignore[call-arg]
+    return OwnSource(own.as_given(RECORD_PUBLISHER), publisher_class(registry, own)(own))  # type: ignore[call-arg]

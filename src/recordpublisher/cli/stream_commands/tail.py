@@ -78,7 +78,7 @@ def tail(
     properties = properties.merged(start_properties(start, since, time.time_ns() // 1_000_000))
     if reads_a_queue(properties):
         valid, reason = "POLLING or EFO", "what is shown would be taken from the queue"
-        raise ConfigurationError(RECORD_PUBLISHER.key, properties.value(RECORD_PUBLISHER), valid, reason=reason)
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
     end = None if until is None else time_ms("--until", until)
     bounds = Bounds(until_event_time=end, stop_at_tip=not follow or end is not None)
     patterns = pattern("--key", key), pattern("--grep", grep)

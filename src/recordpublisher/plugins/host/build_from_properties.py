@@ -44,7 +44,7 @@ def publisher_class(
     registry: Registry, properties: Properties, name: str | None = None
 ) -> type[RecordPublisherFactory]:
     """The class of `flink.stream.recordpublisher`, or of another publisher (`name`), not built. Raises: ConfigurationError, PluginError."""
-    return registry.publishers.get(name or properties.value(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
+    return registry.publishers.get(name or properties.as_given(RECORD_PUBLISHER), RECORD_PUBLISHER.key)
 
 
 def build_sink(registry: Registry, properties: Properties) -> Sink:
@@ -142,7 +142,7 @@ def build_tracker(
 
     Raises: ConfigurationError for an unknown name or a missing setting of the tracker (C2).
     """
-    tracker_class = registry.trackers.get(properties.value(TRACKER), TRACKER.key)
+    tracker_class = registry.trackers.get(properties.as_given(TRACKER), TRACKER.key)
     group = properties.value(WATERMARK_GROUP)
     if tracker_class is not InProcessTracker:
         if group is None:

@@ -73,7 +73,7 @@ class JobPositions:
         self._registry = load_registry()
         properties.check()
         made = publisher_class(self._registry, properties)
-        check_has_positions(made, properties.value(RECORD_PUBLISHER), "this command")
+        check_has_positions(made, properties.as_given(RECORD_PUBLISHER), "this command")
         self._properties = properties
         sink = properties.value(SINK)
         keeps = sink is not None and stores_positions(self._registry.sinks.get(sink, SINK.key))

@@ -51,7 +51,7 @@ class BoundedReader:
         made = publisher_class(registry, properties, publisher)
         self._clock = clock or SystemClock()
         check_bounded(properties)
-        check_has_positions(made, publisher or properties.value(RECORD_PUBLISHER), "to read from a position")
+        check_has_positions(made, publisher or properties.as_given(RECORD_PUBLISHER), "to read from a position")
         self._settings = FetcherSettings.of(properties.merged({LOOKAHEAD.key: None}))
         self._decorator_for = batch_decorator_factory(registry, properties, timestamp_assigner=timestamp_assigner)
         self._use_continuations = made.resumes_by_continuation

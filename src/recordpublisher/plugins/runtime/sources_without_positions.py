@@ -38,7 +38,7 @@ def check_without_positions(properties: Properties, **arguments: object) -> None
         reason = "processes share a queue without a group; start as many as are needed"
         raise ConfigurationError(SHARD_ASSIGNMENT.key, "ELASTIC", "STATIC", reason=reason)
     if properties.value(TRACKER) != "IN_PROCESS":
-        raise ConfigurationError(TRACKER.key, properties.value(TRACKER), reason=_NO_WATERMARKS)
+        raise ConfigurationError(TRACKER.key, properties.as_given(TRACKER), reason=_NO_WATERMARKS)
     for name, value in arguments.items():
         if value is not None and value != ():
             raise ConfigurationError(name, repr(value)[:200], reason=_REFUSED_ARGUMENTS[name])

@@ -89,6 +89,11 @@ class Properties(Mapping[str, str]):
             reason = why_no_time(shown) if declared.type_name == "enum" else ""
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
+    def as_given(self, declared: Property[str]) -> str:
+        """The text of a declared property, for people, or its default."""
+        given = self._spellings(declared)
+        return self._values[given[0].lower()].strip() if given else declared.default
+
     def is_set(self, declared: Property[Any]) -> bool:
         """Whether the property was given, by its key or an older spelling."""
         return bool(self._spellings(declared))
