@@ -106,7 +106,7 @@ def test_a_request_with_any_watermark_can_be_decoded(far, sign):
 def test_an_awaited_watermark_too_large_for_a_message_is_sent_once(subtask):  # W9a
     subtask.member.await_watermark(2**70)
     assert subtask.reports(5) is not None
-    subtask.receives(subtask.member.requests.last.request_number, 3)
+    subtask.receives(subtask.member._requests.last.request_number, 3)
 
     assert subtask.reports(5) is None
 
@@ -114,7 +114,7 @@ def test_an_awaited_watermark_too_large_for_a_message_is_sent_once(subtask):  # 
 def test_after_a_suspension_a_request_is_sent_before_the_coordinator_counts_as_unreachable(subtask):  # W10
     subtask.reports(5, after=1_000)
     subtask.now = 100_000
-    subtask.member.requests.after_suspension(subtask.now)
+    subtask.member.after_suspension(subtask.now)
 
     assert subtask.reports(5) is not None, "a request is due at once"
     assert subtask.member.is_reachable(109_000)

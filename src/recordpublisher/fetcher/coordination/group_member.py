@@ -64,8 +64,7 @@ class GroupState:
 
 
 class GroupMember:
-    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `group`, of shards in
-    `shards`, of what was sent and answered in `requests`.
+    """Owns what a subtask reports and its session with a coordinator. The state of the group is in `group`, of shards in `shards`.
 
     `first_number` is where the numbers of its requests begin: the wall clock in µs.
     """
@@ -78,7 +77,7 @@ class GroupMember:
         self.rejection: Rejection | None = None
         """Why the last request was not accepted."""
         self._config = config
-        self.requests = HeartbeatRequests(first_number, now)
+        self._requests = HeartbeatRequests(first_number, now)
         self._coordinator_id = self._generation = self._last_start = 0
         self._report: SubtaskReport | None = None
         self._restored_watermark: int | None = None
@@ -108,21 +107,33 @@ class GroupMember:
         report = self._report
         if report is None:
             return None
-        if self.requests.is_heartbeat_due(now, self._config.sync_interval_ms):
+        if self._requests.is_heartbeat_due(now, self._config.sync_interval_ms):
             return self._request(report, now)
-        if self.requests.is_in_flight and report.status is not SubtaskStatus.LEFT:
+        if self._requests.is_in_flight and report.status is not SubtaskStatus.LEFT:
             return None
         return self._request(report, now) if self._has_news(report) else None
 
     def is_reachable(self, now: float) -> bool:
         """Whether the coordinator responded recently (W10)."""
-        return self.requests.has_response_within(self._config.response_timeout_ms, now)
+        return self._requests.has_response_within(self._config.response_timeout_ms, now)
+
+    def response_age_ms(self, now: float) -> int | None:
+        """Milliseconds since the coordinator's last response (A1); None: it never responded."""
+        return self._requests.response_age_ms(now)
+
+    def after_suspension(self, now: float) -> None:
+        """This process was suspended: the coordinator counts as reachable until it does not respond to the next requests (W10)."""
+        self._requests.after_suspension(now)
+
+    def reset_connection(self) -> None:
+        """The connection is new: what was in flight is lost."""
+        self._requests.reset_connection()
 
     # --- receiving --------------------------------------------------------------------------------------------------------------
 
     def handle_response(self, response: HeartbeatResponse, now: float) -> bool:
         """Process a response, also a late or duplicated one; returns whether the global watermark rose or a queried shard is finished."""
-        self.requests.record_response(response.request_number, now)
+        self._requests.record_response(response.request_number, now)
         if response.rejection is not None:
             self._handle_rejection(response, response.rejection, now)
             return False
@@ -138,25 +149,25 @@ class GroupMember:
 
     def _handle_rejection(self, response: HeartbeatResponse, rejection: Rejection, now: float) -> None:
         if rejection == "STALE_REQUEST":
-            if self.requests.is_overtaken(response.last_accepted):
+            if self._requests.is_overtaken(response.last_accepted):
                 return
             # Another process of this subtask has sent a higher number. If it is gone, or joined before we started, its clock was ahead of
             # ours: we continue from its number. (Its last requests may be handled after our first, so we may have a generation already.)
             # Otherwise it is our replacement, and we must not report while it runs.
             if response.is_gone or (not self._generation and self._is_predecessor(response, now)):
-                self.requests.continue_after(response.last_accepted)
+                self._requests.continue_after(response.last_accepted)
             else:
                 self.is_replaced = True
         elif rejection == "STALE_GENERATION" and response.generation > self._generation:
             self._follow(response)
-            self.requests.resend()
+            self._requests.resend()
         self.rejection = rejection
 
     def _is_predecessor(self, response: HeartbeatResponse, now: float) -> bool:
         """Whether the other process joined before this one started. A restarted coordinator does not know; then the wall clocks decide."""
         if response.joined_ms_ago is None:
-            return self.requests.is_from_predecessor(response.last_accepted, now)
-        return response.joined_ms_ago > self.requests.age_ms(now)
+            return self._requests.is_from_predecessor(response.last_accepted, now)
+        return response.joined_ms_ago > self._requests.age_ms(now)
 
     def _follow(self, response: HeartbeatResponse) -> None:
         """Join the coordinator and generation of a response; new ones know nothing of this subtask."""
@@ -173,8 +184,8 @@ class GroupMember:
 
     def _has_news(self, report: SubtaskReport) -> bool:
         """Whether the coordinator should know before the next heartbeat."""
-        last = self.requests.last
-        if last is None or self.requests.must_resend or last.status != report.status.name:
+        last = self._requests.last
+        if last is None or self._requests.must_resend or last.status != report.status.name:
             return True
         awaited = self._unreached_watermark()
         return (
@@ -196,7 +207,7 @@ class GroupMember:
         return None if awaited is None or self.group.has_reached(awaited) else awaited
 
     def _request(self, report: SubtaskReport, now: float) -> HeartbeatRequest:
-        config, number = self._config, self.requests.start_request(now)
+        config, number = self._config, self._requests.start_request(now)
         request = HeartbeatRequest(
             group=config.group,
             subtask=config.subtask,
@@ -216,5 +227,5 @@ class GroupMember:
             coordinator_id=self._coordinator_id,
             last_start=self._last_start,
         )
-        self.requests.record_sent(request)
+        self._requests.record_sent(request)
         return request

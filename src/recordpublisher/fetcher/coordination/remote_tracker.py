@@ -69,11 +69,11 @@ class RemoteTracker(WatermarkTracker):
     @property
     def response_age_ms(self) -> int | None:
         """Milliseconds since the coordinator's last response."""
-        return self.member.requests.response_age_ms(self.now())
+        return self.member.response_age_ms(self.now())
 
     def after_suspension(self) -> None:
         """The response timeout of the coordinator starts again."""
-        self.member.requests.after_suspension(self.now())
+        self.member.after_suspension(self.now())
 
     def start_at(self, watermark: int | None) -> None:
         """The lowest watermark in the restored state."""
@@ -121,7 +121,7 @@ class RemoteTracker(WatermarkTracker):
 
     def on_connected(self) -> None:
         """A new connection is ready: what was in flight is sent again."""
-        self.member.requests.reset_connection()
+        self.member.reset_connection()
         self.send_due_request()
 
     def send_due_request(self) -> None:

@@ -48,6 +48,7 @@ class Emitter:
         acknowledgements: Acknowledgements | None = None,
     ) -> None:
         """`may_write_now` is asked before each write: a worker that others may replace needs a permission (E4).
+
         `acknowledgements`: of a source without positions, which has no watermarks.
         """
         self._acknowledgements = acknowledgements

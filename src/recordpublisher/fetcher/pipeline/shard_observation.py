@@ -43,7 +43,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict. What has its default is omitted."""
-        entries: dict[str, Any] = msgspec.to_builtins(self)
+        entries: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, children=()))
         return {**entries, "children": [*map(shard_to_json, self.children)]} if self.children else entries
 
     @classmethod

@@ -58,7 +58,7 @@ def _check_alignment(properties: Properties) -> None:
     tracker, lookahead_ms = properties.value(TRACKER), properties.value(LOOKAHEAD)
     if tracker != "IN_PROCESS":
         reason = "with ELASTIC assignment the global watermark is in the store of the group"
-        raise ConfigurationError(TRACKER.key, tracker, "not set", reason=reason)
+        raise ConfigurationError(TRACKER.key, properties.as_given(TRACKER), "not set", reason=reason)
     least_ms = round(3 * HELD_SECONDS * 1000)
     if lookahead_ms is not None and lookahead_ms < least_ms:
         reason = "ELASTIC learns the global watermark once a second: with less, a live stream could not be followed"
