@@ -76,7 +76,7 @@ class BudgetLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class AlignmentSettings:
+class AlignmentTimes:
     """`lookahead_ms` None: no alignment. `startup_timeout_ms`: for how long a tracker that never answered is waited for (W10)."""
 
     lookahead_ms: int | None = of_property(LOOKAHEAD)
@@ -118,7 +118,7 @@ class FetcherSettings:
     """
 
     budget: BudgetLimits
-    alignment: AlignmentSettings
+    alignment: AlignmentTimes
     idle_intervals: IdleIntervals
     sync_interval_ms: int = of_property(SYNC_INTERVAL)
     emit_interval_ms: int = of_property(EMIT_INTERVAL)
@@ -140,7 +140,7 @@ class FetcherSettings:
         _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
         return cls(
             budget=BudgetLimits(**values_of(BudgetLimits, properties)),
-            alignment=AlignmentSettings(**values_of(AlignmentSettings, properties)),
+            alignment=AlignmentTimes(**values_of(AlignmentTimes, properties)),
             checkpoint_interval_ms=checkpoint_interval_ms(properties),
             acknowledging_interval_ms=acknowledging_interval_ms(properties),
             idle_intervals=IdleIntervals.of(properties),

@@ -7,7 +7,7 @@ import pytest
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.monitoring.status_log import StatusLogger
-from recordpublisher.fetcher.settings import AlignmentSettings
+from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
@@ -23,7 +23,7 @@ class Scene:
 
     def __init__(self, parallelism=1):
         self.clock, self.tracker, self.table = StoppedClock(), InProcessTracker(parallelism=parallelism), ShardTable()
-        self.alignment = Alignment(self.tracker, 0, AlignmentSettings(0, 30_000), self.clock, AlwaysRunning(self.clock))
+        self.alignment = Alignment(self.tracker, 0, AlignmentTimes(0, 30_000), self.clock, AlwaysRunning(self.clock))
         self.logger = StatusLogger(0, self.table, self.alignment, LocalWatermark(), self.tracker, self.clock)
         for name in ("late", "quiet"):
             in_stage(self.table.add(shard(name), ShardState(START)), ShardStage.READING)
@@ -96,7 +96,7 @@ def test_a_subtask_without_a_tracker_is_logged(scene, caplog):  # W10
 
     alone = scene.tracker = scene.logger._tracker = NeverReached(parallelism=2)
     scene.alignment = scene.logger._alignment = Alignment(
-        alone, 0, AlignmentSettings(0, 30_000), scene.clock, AlwaysRunning(scene.clock)
+        alone, 0, AlignmentTimes(0, 30_000), scene.clock, AlwaysRunning(scene.clock)
     )
     scene.heartbeats(30)
     assert "not aligned" not in caplog.text

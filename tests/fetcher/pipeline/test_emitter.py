@@ -13,7 +13,7 @@ from recordpublisher.fetcher.pipeline.read_intake import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.pipeline.suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.termination import TerminationCondition
-from recordpublisher.fetcher.settings import AlignmentSettings, FetcherSettings
+from recordpublisher.fetcher.settings import AlignmentTimes, FetcherSettings
 from recordpublisher.fetcher.shards.shard_reading import ReadMoment
 from recordpublisher.fetcher.sink import Sink, always
 from recordpublisher.fetcher.watermarks.alignment import Alignment
@@ -48,7 +48,7 @@ class Scene:
         self.sink = sink or Journal()
         self.termination = TerminationCondition(Bounds(**bounds))
         budget, suspension = MemoryBudget(BudgetLimits(10**6, 10**6, 100)), SuspensionDetector(clock, lambda gap: None)
-        self.alignment = Alignment(tracker or InProcessTracker(), 0, AlignmentSettings(), clock, suspension)
+        self.alignment = Alignment(tracker or InProcessTracker(), 0, AlignmentTimes(), clock, suspension)
         intake = ReadIntake(budget, clock, suspension, lambda _: None, RetentionGaps(None, suspension, clock, False))
         settings = FetcherSettings.of(Properties({"flink.watermark.emit.interval": 200}))
         self.emitter = Emitter(

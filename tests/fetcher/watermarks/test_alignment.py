@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from recordpublisher.fetcher.coordination.in_process_tracker import InProcessTracker
 from recordpublisher.fetcher.coordination.watermark_tracker import SubtaskReport, SubtaskStatus
 from recordpublisher.fetcher.pipeline.suspension import TICK_SECONDS, SuspensionDetector
-from recordpublisher.fetcher.settings import AlignmentSettings
+from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.watermarks.alignment import Alignment
 
 from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, watermarked
@@ -14,7 +14,7 @@ from fakes.shard_entries import AlwaysRunning, StoppedClock, entry, marker, wate
 
 def alignment(lookahead=None, tracker=None, clock=None, running_time=None):
     clock = clock or StoppedClock()
-    settings = AlignmentSettings(lookahead, 60_000)
+    settings = AlignmentTimes(lookahead, 60_000)
     return Alignment(tracker or InProcessTracker(), 0, settings, clock, running_time or AlwaysRunning(clock))
 
 

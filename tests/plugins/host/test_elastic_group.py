@@ -32,7 +32,11 @@ def refused(properties, **arguments):
         ("flink.state.uri", None, "'flink.state.uri' is not set; ELASTIC keeps leases and positions there"),
         ("flink.state.uri", "sqlite:///group.db", "'flink.job.name' is not set"),
         ("flink.state.uri", "hdfs://folder", "there is no client of HDFS here"),
-        ("flink.watermark.tracker", "TCP", "the global watermark is in the store of the group"),
+        (
+            "flink.watermark.tracker",
+            "tcp",
+            "has the value 'tcp'; with ELASTIC assignment the global watermark is in the store",
+        ),
         ("flink.watermark.lookahead.millis", 2_999, "valid: at least 3000"),
         ("flink.watermark.tracker.timeout", 39_999, "valid: at least 40000, twice flink.lease.duration"),
         ("flink.lease.duration", 1_999, "flink.lease.duration"),

@@ -13,7 +13,7 @@ from .. import watermark_functions
 from ..coordination.active_minimum import ActiveMinimum
 from ..coordination.watermark_tracker import SubtaskReport, WatermarkTracker
 from ..min_heap import IndexedMinHeap
-from ..settings import AlignmentSettings
+from ..settings import AlignmentTimes
 from ..shards.shard_entry import ShardEntry
 
 BEFORE_ALL_WATERMARKS = -math.inf
@@ -42,7 +42,7 @@ class Alignment:
         self,
         tracker: WatermarkTracker,
         subtask: int,
-        settings: AlignmentSettings,
+        settings: AlignmentTimes,
         clock: Clock,
         running_time: RunningTime,
     ) -> None:

@@ -9,7 +9,6 @@ import duckdb
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 
 import recordpublisher as rp
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
@@ -321,30 +320,6 @@ async def test_the_retries_of_pyiceberg_stay_on_for_others(tmp_path):
     assert (
         "commit.retry.num-retries" not in load_catalog("default", **kind.catalog).load_table("lake.orders").properties
     )
-
-
-async def test_a_namespace_that_another_worker_creates_at_the_same_time_is_used(tmp_path):
-    racing = f"{__name__}.{CatalogInARace.__name__}"
-    sink = await opened(
-        Iceberg(tmp_path),
-        **{"flink.sink.iceberg.catalog.type": None, "flink.sink.iceberg.catalog.py-catalog-impl": racing},
-    )
-    await sink.close()
-
-    assert Iceberg(tmp_path).rows() == []
-
-
-class CatalogInARace(SqlCatalog):
-    """Another worker creates the namespace after the look and before the insert."""
-
-    is_over = False
-
-    def namespace_exists(self, namespace):
-        is_there = super().namespace_exists(namespace)
-        if not is_there and not self.is_over:
-            self.is_over = True
-            self.create_namespace(namespace)
-        return is_there
 
 
 def test_a_place_of_delta_that_is_no_storage_is_refused():

@@ -157,9 +157,8 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
     return replace(
         entry,
         state=read.end,
-        seen=msgspec.structs.replace(
-            read.seen, tip_seen_ms=None, children=()
-        ),  # `silence` and the new shards have them
+        # `silence` and the new shards have what is left out
+        seen=msgspec.structs.replace(read.seen, tip_seen_ms=None, children=()),
         silence=silence,
         idle=inputs.alignment.is_idle(silence, read.seen),
         records=entry.records + read.records,

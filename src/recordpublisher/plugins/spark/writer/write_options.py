@@ -50,7 +50,6 @@ class WriteOptions:
     stream: str | None
     settings: KinesisSinkSettings
     properties: Properties
-    write_tasks: int | None = of_property(WRITE_TASKS)
     id_field: str | None = of_property(ID_FIELD)
     on_failure: str = of_property(ON_FAILURE)
     max_outage_ms: int = of_property(MAX_OUTAGE)
@@ -62,7 +61,7 @@ class WriteOptions:
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
         properties = with_loaded_stream(own_options(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM))
         properties.check(lambda key: not is_option(key))
-        check_unknown_options(properties, (STREAM, DEAD_LETTERS, *properties_of(cls)))
+        check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
         properties = with_dead_letters(properties)
         dead_letter_sink(properties)
         return cls(
