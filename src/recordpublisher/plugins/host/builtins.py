@@ -18,7 +18,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
         "kinesis": "plugins.sinks.kinesis:KinesisSink",
         "reactive": "plugins.sinks.reactive:ReactiveSink",
         "callback": "plugins.sinks.callback:CallbackSink",
-        "map": "plugins.sinks.map.from_properties:MapSinkFromProperties",
+        "map": "plugins.sinks.map.map_sink:MapSinkFromProperties",
         "jsonl": "plugins.sinks.files.jsonl:JsonlSink",
         "parquet": "plugins.sinks.files.parquet:ParquetSink",
         "delta": "plugins.sinks.tables.delta:DeltaSink",

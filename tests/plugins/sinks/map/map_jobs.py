@@ -1,4 +1,4 @@
-"""What tests of MapSink share: batches with keys, a handler that the test lets go on, and a sink that is written to."""
+"""Helpers for the tests of `MapSink`: batches with keys, a handler that waits for the test, and a sink with records."""
 
 import asyncio
 from dataclasses import replace
@@ -10,8 +10,8 @@ from recordpublisher.publishers.records import RecordBatch
 from fakes.batches import batch
 
 
-def keyed(*keys: str | None) -> RecordBatch:
-    """A batch with a record for each key; the payload is its number."""
+def batch_of_keys(*keys: str | None) -> RecordBatch:
+    """Return a batch with a record for each key. The payload of a record is its number."""
     made = batch(*(b"%d" % number for number in range(len(keys))))
     records = [
         rp.UserRecord(r.data, r.sequence_number, r.arrival, key) for r, key in zip(made.records, keys, strict=True)
@@ -19,8 +19,8 @@ def keyed(*keys: str | None) -> RecordBatch:
     return replace(made, records=records)
 
 
-class Running:
-    """A handler whose calls end when the test says so."""
+class WaitingHandler:
+    """A handler whose calls wait until the test ends them: `handler.open[payload].set_result(None)`."""
 
     def __init__(self):
         self.open: dict[bytes, asyncio.Future] = {}
@@ -32,14 +32,15 @@ class Running:
         await self.open[record.data]
 
 
-async def settled():
+async def settle():
     """Let every task run until it waits for a timer or for the test."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
-async def written(sink, *batches, **context):
+async def open_and_write(sink, *batches, **context):
+    """Open a sink, write batches, and let the handlers begin."""
     await sink.open(SinkContext(**context))
     for each in batches:
         await sink.write(each)
-    await settled()
+    await settle()

@@ -1,13 +1,18 @@
-"""MapSink in a job: what a stored position covers, and what is handled again after a restart."""
+"""A job with a `MapSink`: what its stored positions cover, and how it ends."""
 
 import asyncio
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore
+from recordpublisher.fetcher.checkpoints.snapshot_store import SnapshotStore, SubtaskCheckpoints
+from recordpublisher.fetcher.pipeline.bounds import Bounds
+from recordpublisher.testing import VirtualClock, run_virtual
 
+from fakes.leases.elastic_processes import ElasticProcesses
 from fakes.memory_streams import PROPERTIES, install
+from fakes.scripted_source import ScriptedSource, make_fetcher
+from fakes.snapshots import Snapshots
 
 GIVEN = {**PROPERTIES, "flink.job.name": "job", "flink.state.checkpoint.interval": "20"}
 
@@ -38,7 +43,7 @@ async def stored_positions(folder):
 async def stopped_while_two_run(fetcher, seen, go_on):
     """Run until two handlers have begun, stop, and let them end."""
     running = asyncio.ensure_future(fetcher.run())
-    while len(seen) < 2:  # noqa: ASYNC110 - the handlers are what is looked at
+    while len(seen) < 2:  # noqa: ASYNC110 - handlers set no event
         await asyncio.sleep(0.01)
     fetcher.stop()
     await asyncio.sleep(0.05)
@@ -59,7 +64,7 @@ async def test_a_record_that_takes_long_holds_back_its_shard_and_no_other(tmp_pa
 
     async with job(stuck, tmp_path) as fetcher:
         running = asyncio.ensure_future(fetcher.run())
-        while (await stored_positions(tmp_path)).get("orders/b") != "2":  # noqa: ASYNC110 - the store is what is looked at
+        while (await stored_positions(tmp_path)).get("orders/b") != "2":  # noqa: ASYNC110 - the store sets no event
             await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.wait([running])
@@ -137,3 +142,130 @@ async def test_a_failure_ends_the_job_with_the_record_and_its_cause(tmp_path, en
         ) as raised:
             await fetcher.run()
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+# --- A job that is stopped ends although a handler does not return, even if it swallows its cancellation ---
+
+
+DRAIN = {"flink.job.drain.timeout": "30s"}
+
+
+class Kept(Snapshots):
+    """A store that keeps the last snapshot."""
+
+    async def load(self):
+        return []
+
+    async def open_generation(self, subtask):
+        return 1
+
+    async def store(self, subtask, generation, state):
+        self.state = state
+
+
+async def swallowing(record):
+    while int(record.data) == 5:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            continue
+    await asyncio.sleep(1)
+
+
+def stopped(handler, source, store=None, max_time=None, **properties):
+    """Run until all handlers have begun, and stop the job. Return how long the stop took (seconds).
+
+    `max_time`: bound of the run in seconds, which stops the job instead of `stop`.
+    """
+
+    async def story():
+        fetcher = make_fetcher(
+            source,
+            rp.MapSink(handler, concurrency=10, ordering="NONE", clock=VirtualClock()),
+            {**DRAIN, **properties},
+            checkpoints=None if store is None else SubtaskCheckpoints(store, 0, 1),
+        )
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=max_time)))
+        await asyncio.sleep(5)
+        if max_time is None:
+            fetcher.stop()
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(600):
+            await running
+            await fetcher.close()
+        return asyncio.get_running_loop().time() - began
+
+    return run_virtual(story())
+
+
+@pytest.mark.parametrize("max_time", [None, 5])
+@pytest.mark.parametrize("has_store", [True, False])
+def test_a_stopped_job_ends_after_the_drain_timeout_and_names_the_handler_and_the_record(caplog, has_store, max_time):
+    source, store = ScriptedSource(), Kept()
+    source.add("a", *range(10))
+    seconds = stopped(swallowing, source, store if has_store else None, max_time)
+
+    assert 30 < seconds < 50, "the drain timeout, and ten seconds for handlers to clean up"
+    (line,) = [line for line in caplog.messages if "flink.job.drain.timeout" in line]
+    assert "the handler swallowing has run for 3" in line
+    assert "with record 5 of s/a" in line
+    if has_store:
+        assert store.state["shards"]["s/a"]["position"] == "4"
+
+
+@pytest.mark.parametrize(("seconds", "drain"), [(25, 30), (110, 120)])
+def test_what_is_handled_while_it_drains_is_stored(seconds, drain):
+    async def slow_before_a_hung_one(record):
+        await asyncio.sleep({4: seconds, 5: 1e6}.get(int(record.data), 0))
+
+    source, store = ScriptedSource(), Kept()
+    source.add("a", *range(10))
+    stopped(slow_before_a_hung_one, source, store, **{"flink.job.drain.timeout": f"{drain}s"})
+    assert store.state["shards"]["s/a"]["position"] == "4"
+
+
+def test_a_stop_waits_while_handlers_return(caplog):
+    async def slow(record):
+        await asyncio.sleep(20 + 10 * int(record.data))
+
+    source, store = ScriptedSource(), Kept()
+    source.add("a", *range(10))
+    assert stopped(slow, source, store) > 100
+    assert store.state["shards"]["s/a"]["position"] == "9"
+    assert "flink.job.drain.timeout" not in caplog.text
+
+
+def test_a_worker_of_a_group_ends(caplog):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        sink = rp.MapSink(swallowing, concurrency=10, ordering="NONE", clock=VirtualClock())
+        process = await group.join(sink=sink, **DRAIN)
+        group.send(10)
+        await asyncio.sleep(60)
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(600):
+            await process.stop()
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtual(story()) < 60
+    assert "with record 5 of s/shard-0" in caplog.text
+
+
+def test_a_worker_leaves_its_group_and_the_next_one_reads_at_once_what_was_not_handled(caplog):
+    async def story():
+        group, now = ElasticProcesses(shards=1), asyncio.get_running_loop().time
+        sink = rp.MapSink(swallowing, concurrency=10, ordering="NONE", clock=VirtualClock())
+        first = await group.join(sink=sink, **DRAIN)
+        group.send(10)
+        await asyncio.sleep(60)
+        await first.stop()
+        began, second = now(), await group.join()
+        await group.wait_until(lambda: len(second.sink.rows) == 5)
+        return now() - began, [row[1] for row in second.sink.rows]
+
+    caplog.set_level("INFO")
+    seconds, rows = run_virtual(story())
+    assert seconds < 5, "the next worker does not wait for the end of a lease"
+    assert rows == [5, 6, 7, 8, 9]
+    assert "has left its group" in caplog.text

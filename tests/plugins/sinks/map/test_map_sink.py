@@ -1,255 +1,24 @@
-"""MapSink: a function for each record, with retries, time-outs and a bounded number at once."""
+"""The arguments of `MapSink`, given in Python or as properties, and the memory that it holds."""
 
 import asyncio
-import threading
-from dataclasses import replace
+import gc
+import sys
+import weakref
 
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.sink import Checkpoint, SinkContext
-from recordpublisher.testing import EPOCH_MS, VirtualClock, run_virtual
+from recordpublisher.plugins.sinks.map.handling import MapSettings
+from recordpublisher.plugins.sinks.map.map_sink import MapSinkFromProperties
+from recordpublisher.plugins.sinks.map.unhandled_records import Ordering
+from recordpublisher.publishers.properties.groups.bad_records import OnBadRecord
+from recordpublisher.testing import run_virtual
 
-from .map_jobs import Running, keyed, settled, written
+from .map_jobs import WaitingHandler, batch_of_keys, open_and_write, settle
 from fakes.batches import batch
+from fakes.memory_streams import PROPERTIES, install
 
-
-def test_records_of_other_keys_do_not_wait_and_those_of_one_key_do():
-    async def job():
-        handler = Running()
-        sink = rp.MapSink(handler)
-        await written(sink, keyed("a", "a", "b", None))
-        begun = list(handler.begun)
-        handler.open[b"0"].set_result(None)
-        await settled()
-        await sink.close()
-        return begun, handler.begun
-
-    assert run_virtual(job()) == ([b"0", b"2", b"3"], [b"0", b"2", b"3", b"1"])
-
-
-def test_at_most_so_many_run_at_once():
-    async def job():
-        handler = Running()
-        sink = rp.MapSink(handler, concurrency=2, ordering="NONE")
-        await written(sink, keyed("a", "b", "c"))
-        await sink.close()
-        return handler.begun
-
-    assert run_virtual(job()) == [b"0", b"1"]
-
-
-def test_handlers_that_never_wait_need_one_task():
-    async def job():
-        tasks = set()
-
-        async def handle(record):
-            tasks.add(asyncio.current_task())
-
-        sink = rp.MapSink(handle)
-        await written(sink, keyed(*(f"key-{n}" for n in range(1000))))
-        await sink.close()
-        return len(tasks), sink.metrics()["handled"]
-
-    assert run_virtual(job()) == (1, 1000)
-
-
-def test_a_record_that_fails_is_handled_again_after_pauses_and_then_fails_the_job():
-    async def job():
-        times = []
-
-        async def handle(record):
-            times.append(asyncio.get_running_loop().time())
-            raise ValueError("no such customer")
-
-        sink = rp.MapSink(handle, retries=3)
-        requested = []
-        await written(sink, batch(b"a"), request_checkpoint=lambda: requested.append(True))
-        with pytest.raises(
-            rp.SinkError, match="record 1 of orders/shardId-0 cannot be handled after 4 attempts: ValueError: no such"
-        ):
-            await sink.flush()
-        await sink.close()
-        return len(times), times[-1] - times[0], requested
-
-    calls, seconds, requested = run_virtual(job())
-    assert calls == 4
-    assert 0 < seconds <= 0.2 + 0.4 + 0.8
-    assert requested == [True]  # so that an error is seen at once, also when nothing is written
-
-
-def test_on_failure_skip_counts_and_goes_on(caplog):
-    async def job():
-        async def handle(record):
-            if record.data == b"0":
-                raise ValueError("bad")
-
-        sink = rp.MapSink(handle, retries=0, on_failure="SKIP")
-        await written(sink, keyed("a", "a"))
-        await sink.flush()
-        await sink.close()
-        return sink.metrics()
-
-    metrics = run_virtual(job())
-    assert (metrics["skipped"], metrics["handled"], metrics["outstanding"], metrics["heldBytes"]) == (1, 1, 0, 0)
-    assert "skipped record 1 of orders/shardId-0: 1 attempt: ValueError: bad" in caplog.text
-
-
-def test_dead_letters_are_rejected_by_the_next_call_of_the_sink():
-    async def job():
-        rejected = []
-
-        async def reject(record, reason):
-            rejected.append((record.data, reason))
-
-        async def handle(record):
-            raise KeyError("x")
-
-        sink = rp.MapSink(handle, retries=0, on_failure="DEAD_LETTER")
-        await written(sink, batch(b"a"), reject=reject)
-        before = list(rejected)
-        await sink.flush(Checkpoint({"shards": {}}, may_be_partial=True))
-        await sink.close()
-        return before, rejected, sink.metrics()
-
-    before, rejected, metrics = run_virtual(job())
-    assert (before, rejected) == ([], [([b"a"], "1 attempt: KeyError: 'x'")])
-    assert (metrics["deadLetters"], metrics["outstanding"]) == (1, 0)
-
-
-def test_dead_letters_are_rejected_together_and_said_to_be_logged():
-    async def job():
-        calls = []
-
-        async def reject_together(rejected, is_logged):
-            calls.append(([int(record.data[0]) for record, _ in rejected], is_logged))
-
-        async def handle(record):
-            raise KeyError("x")
-
-        sink = rp.MapSink(handle, retries=0, on_failure="DEAD_LETTER")
-        await written(sink, keyed("a", "b", "c"), reject_together=reject_together)
-        await sink.flush(Checkpoint({"shards": {}}, may_be_partial=True))
-        await sink.close()
-        return calls
-
-    assert run_virtual(job()) == [([0, 1, 2], True)]
-
-
-def test_a_handler_that_takes_too_long_is_cancelled_and_called_again():
-    async def job():
-        ended = []
-
-        async def handle(record):
-            try:
-                await asyncio.sleep(0 if ended else 60)
-            finally:
-                ended.append(asyncio.get_running_loop().time())
-
-        sink = rp.MapSink(handle, timeout=2.0)
-        await written(sink, batch(b"a"))
-        await sink.flush()
-        await sink.close()
-        return ended[0], sink.metrics()
-
-    ended, metrics = run_virtual(job())
-    assert (ended, metrics["timeouts"], metrics["handled"]) == (2.0, 1, 1)
-
-
-def test_each_handler_has_its_own_deadline():
-    async def job():
-        ended = {}
-
-        async def handle(record):
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended[record.data] = asyncio.get_running_loop().time()
-
-        sink = rp.MapSink(handle, timeout=2.0, retries=0, on_failure="SKIP")
-        await written(sink, keyed("a"))
-        await asyncio.sleep(1)
-        second = batch(b"later", shard_id="shardId-1")
-        await sink.write(second)
-        await sink.flush()
-        await sink.close()
-        return ended
-
-    assert run_virtual(job()) == {b"0": 2.0, b"later": 3.0}
-
-
-def test_a_handler_that_ends_itself_by_cancelling_has_failed():
-    async def job():
-        calls = []
-
-        async def handle(record):
-            calls.append(record)
-            if len(calls) == 1:
-                raise asyncio.CancelledError
-
-        sink = rp.MapSink(handle)
-        await written(sink, batch(b"a"))
-        await sink.flush()
-        await sink.close()
-        return len(calls)
-
-    assert run_virtual(job()) == 2
-
-
-def test_closing_cancels_what_runs():
-    async def job():
-        ended = []
-
-        async def handle(record):
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                ended.append(record.data)
-
-        sink = rp.MapSink(handle, timeout=500)
-        await written(sink, keyed("a", "b"))
-        await sink.close()
-        return ended, sink.metrics()["outstanding"], asyncio.get_running_loop().time()
-
-    ended, outstanding, now = run_virtual(job())
-    assert (sorted(ended), outstanding, now) == ([b"0", b"1"], 2, 0.0)
-
-
-def test_old_records_are_skipped_unseen():
-    async def job():
-        seen = []
-
-        async def handle(record):
-            seen.append(record.data)
-
-        made = batch(b"old", b"new")
-        arrivals = (EPOCH_MS / 1000 - 61, EPOCH_MS / 1000 - 59)
-        records = [
-            rp.UserRecord(r.data, r.sequence_number, at, "key") for r, at in zip(made.records, arrivals, strict=True)
-        ]
-        sink = rp.MapSink(handle, max_age=60, clock=VirtualClock())
-        await written(sink, replace(made, records=records))
-        await sink.flush()
-        await sink.close()
-        return seen, sink.metrics()["expired"]
-
-    assert run_virtual(job()) == ([b"new"], 1)
-
-
-async def test_a_plain_function_is_called_in_threads():
-    both = threading.Barrier(2, timeout=60)
-    seen = []
-
-    def handle(record):
-        both.wait()
-        seen.append(threading.current_thread() is threading.main_thread())
-
-    sink = rp.MapSink(handle, concurrency=2)
-    await sink.open(SinkContext())
-    await sink.write(keyed("a", "b"))
-    await sink.flush()
-    await sink.close()
-    assert seen == [False, False]
+# --- Arguments ---
 
 
 @pytest.mark.parametrize(
@@ -274,7 +43,7 @@ def test_wrong_arguments_are_named_with_what_is_valid(name, value, valid):
     assert (raised.value.key, raised.value.value, raised.value.valid) == (name, value, valid)
 
 
-def test_a_time_out_of_a_plain_function_is_refused():
+def test_a_timeout_of_a_plain_function_is_refused():
     with pytest.raises(rp.ConfigurationError, match="a thread cannot be ended from outside"):
         rp.MapSink(print, timeout=1)
 
@@ -282,3 +51,151 @@ def test_a_time_out_of_a_plain_function_is_refused():
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(rp.ConfigurationError, match="handler"):
         rp.MapSink("my_module:handle")
+
+
+# --- Properties (`flink.sink = map`) ---
+
+
+@pytest.fixture(autouse=True)
+def _functions(tmp_path, monkeypatch):
+    (tmp_path / "user_handlers.py").write_text(
+        "seen = []\n"
+        "async def handle(record):\n    seen.append(record.data)\n"
+        "def handle_in_thread(record):\n    seen.append(record.data)\n"
+        "class Process:\n    def __init__(self, record): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "user_handlers", raising=False)
+
+
+def properties(function="user_handlers:handle", **more):
+    return rp.Properties({f"flink.sink.map.{key}": value for key, value in {"function": function, **more}.items()})
+
+
+async def test_a_job_calls_the_function_for_each_record(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]}, closed=True)
+    async with rp.DataFetcher(["orders"], {**PROPERTIES, "flink.sink": "map", **properties()}) as fetcher:
+        await fetcher.run()
+    assert sys.modules["user_handlers"].seen == [b"1", b"2"]
+
+
+def test_without_properties_the_arguments_have_their_defaults():
+    assert MapSinkFromProperties(properties())._settings == rp.MapSink(lambda record: None)._settings
+
+
+def test_every_argument_has_a_property():
+    given = {
+        "concurrency": 3,
+        "ordering": "NONE",
+        "batch.size": 5,
+        "batch.wait": 250,
+        "retries": 7,
+        "timeout": 1500,
+        "max.age": 60_000,
+        "on.failure": "SKIP",
+        "max.bytes": 1024,
+    }
+    assert MapSinkFromProperties(properties(**given))._settings == MapSettings(
+        concurrency=3,
+        ordering=Ordering.NONE,
+        batch_size=5,
+        batch_wait=0.25,
+        retries=7,
+        timeout=1.5,
+        max_age=60.0,
+        on_failure=OnBadRecord.SKIP,
+        max_bytes=1024,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("function", {"function": "user_handlers:missing"}),
+        ("function", {"function": "user_handlers:Process"}),
+        ("ordering", {"ordering": "BY_KEY"}),
+        ("concurrency", {"concurrency": 0}),
+        ("timeout", {"function": "user_handlers:handle_in_thread", "timeout": 100}),
+    ],
+)
+def test_an_invalid_value_names_its_property(key, given):
+    with pytest.raises(rp.ConfigurationError) as raised:
+        MapSinkFromProperties(properties(**given))
+    assert raised.value.key == f"flink.sink.map.{key}"
+
+
+def test_dead_letters_need_the_jobs_setting_for_bad_records():
+    given = properties(**{"on.failure": "DEAD_LETTER"})
+    for policy in ("FAIL", "SKIP"):
+        with pytest.raises(rp.ConfigurationError, match=f"on.failure.*with flink.deserializer.error={policy} none is"):
+            MapSinkFromProperties(given.merged({"flink.deserializer.error": policy}))
+    assert MapSinkFromProperties(given.merged({"flink.deserializer.error": "DEAD_LETTER"}))
+
+
+# --- Memory ---
+
+
+def test_closing_frees_what_was_not_handled():
+    async def job():
+        sink = rp.MapSink(WaitingHandler())
+        made = batch_of_keys("a", "a", "b")
+        left = weakref.ref(made)
+        await open_and_write(sink, made)
+        del made
+        await sink.close()
+        return left
+
+    left = run_virtual(job())
+    gc.collect()
+    assert left() is None
+
+
+def test_writing_waits_while_too_many_bytes_are_not_handled():
+    async def job():
+        handler = WaitingHandler()
+        sink = rp.MapSink(handler, max_bytes=1)
+        await open_and_write(sink, batch_of_keys("a"))
+        writing = asyncio.ensure_future(sink.write(batch(b"next")))
+        await settle()
+        waited = not writing.done()
+        handler.open[b"0"].set_result(None)
+        await writing
+        await sink.close()
+        return waited
+
+    assert run_virtual(job())
+
+
+def test_a_full_sink_has_no_room_until_a_batch_is_handled_and_says_so():
+    async def job():
+        handler, resumed = WaitingHandler(), []
+        sink = rp.MapSink(handler, max_bytes=1)
+        await open_and_write(sink, batch_of_keys("a", "b"), resume_writing=lambda: resumed.append(sink.has_room()))
+        found = [sink.has_room()]
+        for number in (b"0", b"1"):
+            handler.open[number].set_result(None)
+            await settle()
+            found.append(list(resumed))
+        await sink.close()
+        return found
+
+    assert run_virtual(job()) == [False, [], [True]]
+
+
+def test_a_full_sink_has_room_for_the_write_that_raises_a_failure():
+    async def job():
+        resumed = []
+
+        async def fail(record):
+            raise ValueError("no")
+
+        sink = rp.MapSink(fail, max_bytes=1, retries=1)
+        await open_and_write(sink, batch_of_keys("a"), resume_writing=lambda: resumed.append(sink.has_room()))
+        assert not sink.has_room()
+        await asyncio.sleep(1)
+        with pytest.raises(rp.SinkError, match="2 attempts"):
+            await sink.write(batch_of_keys("a"))
+        await sink.close()
+        return resumed
+
+    assert run_virtual(job()) == [True]

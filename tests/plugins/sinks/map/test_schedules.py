@@ -1,4 +1,4 @@
-"""MapSink on random schedules, of one process and of a group: at least once, in order, without a gap."""
+"""Random schedules of one process and of a group show that `MapSink` handles records in order, at least once and without a gap."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 from recordpublisher.testing import run_virtual
 
-from .schedules import group_schedules, schedules
+from . import group_schedules, job_schedules
 from random_inputs import inputs
 
 FIRST = int(os.environ.get("FIRST", "0"))
@@ -16,7 +16,7 @@ GROUP_COUNT = int(os.environ.get("MAP_GROUP_SCHEDULES", inputs(20, 5)))
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("play", "count"), [(schedules.play, COUNT), (group_schedules.play, GROUP_COUNT)], ids=["alone", "group"]
+    ("play", "count"), [(job_schedules.play, COUNT), (group_schedules.play, GROUP_COUNT)], ids=["alone", "group"]
 )
 def test_every_record_is_handled_in_order_and_no_position_passes_an_unhandled_one(play, count):
     for seed in range(FIRST, FIRST + count):

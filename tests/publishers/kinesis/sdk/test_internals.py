@@ -41,7 +41,7 @@ REACHING = {
     "publishers/kinesis/sdk/internals.py": "the AWS SDK",
     "publishers/kinesis/read_buffers.py": "asyncio",
     "local/http/http2_server.py": "h2 and hypercorn",
-    "plugins/sinks/map/handler_tasks.py": "asyncio (a name that its documentation has for those who make tasks)",
+    "plugins/sinks/map/handling.py": "asyncio (a name that its documentation has for those who make tasks)",
 }
 """The only files that may use private attributes of other libraries."""
 

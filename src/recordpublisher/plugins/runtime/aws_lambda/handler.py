@@ -14,7 +14,7 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
-from recordpublisher.plugins.sinks.map.handler import OF_LAMBDA
+from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
 from recordpublisher.plugins.tracing.provider import traced_calls
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
@@ -81,7 +81,7 @@ def lambda_handler(
             failures += [{"itemIdentifier": number}] if number is not None else []
         return {"batchItemFailures": failures}
 
-    setattr(function, OF_LAMBDA, True)
+    setattr(function, LAMBDA_MARK, True)
     return function
 
 

@@ -1,7 +1,9 @@
-"""MapSink: calls a function of the user for each record, many at a time. Start at `map_sink.py`.
+"""The map sink, which calls a function of the user for each record, many at a time.
 
-`ordering.py` decides which records may be handled now, `processing.py` calls the handler in the tasks of `handler_tasks.py`,
-`outcomes.py` decides what follows, and `handled_positions.py` knows how far each shard is handled without a gap.
+- `map_sink.py`: the sink, which is where to start: what the job writes, and which positions a checkpoint gets.
+- `handling.py`: the way of a record in five steps, from its arrival to its outcome.
+- `unhandled_records.py`: which record may be handled now, and how far each shard is handled without a gap.
+- `handler.py`: the call of the user's function.
 """
 
 from .map_sink import MapSink

@@ -1,10 +1,14 @@
-"""Handler: owns the threads of a plain function, and the time-out of an async one; it runs in the tasks of `handler_tasks.py`."""
+"""Calls the handler that the user gave to a `MapSink`, with records or with their values."""
 
 import asyncio
 import contextlib
+import inspect
 import logging
+import types
+import typing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any
 
 from recordpublisher.consumer.typed_values import name_of
@@ -14,49 +18,68 @@ from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
-from .handler_argument import may_be, takes_records_in_a_list, value_type_of, values_of
-from .settings import MapSettings
-
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 VALID = "a function, or an async function, of one record or its value"
-OF_LAMBDA = "_recordpublisher_lambda"
-"""The attribute of what `rp.lambda_handler` returns: a function of events, which is no handler."""
+LAMBDA_MARK = "_recordpublisher_lambda"
+"""An attribute of the function that `rp.lambda_handler` returns. That function takes events, so it is not a handler."""
+_value = attrgetter("value")
 
 
 class Handler:
-    """Owns the threads of a plain function, and whether the sink is closed: otherwise a call that is cancelled is one that failed."""
+    """Calls one function of the user: an async function with a timeout, or a plain function in threads.
 
-    def __init__(self, handler: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
-        """Raises: ConfigurationError for what cannot be called, and for a plain function with a time-out: a thread cannot be ended."""
-        if getattr(handler, OF_LAMBDA, None) is True:  # a mock has every attribute
-            reason = "it is what rp.lambda_handler returned, and takes events"
-            raise ConfigurationError(
-                "handler", handler, "the function that was given to rp.lambda_handler", reason=reason
-            )
-        self._value_type = value_type_of(handler)
-        self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # it starts threads as they are needed
-        self._function = UserFunction("handler", handler, VALID, self._threads, arguments=1)
+    It owns the threads. It also knows whether the sink is closed, because only then a cancelled call is not a failure.
+
+    - `threads`: number of threads that may call a plain function.
+    - `timeout`: how long an async function may run (seconds); None for no limit.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], threads: int, timeout: float | None, clock: Clock) -> None:
+        if getattr(function, LAMBDA_MARK, None) is True:  # `is True`, because a mock has every attribute
+            reason = "rp.lambda_handler returned it, and it takes events"
+            valid = "the function that was given to rp.lambda_handler"
+            raise ConfigurationError("handler", function, valid, reason=reason)
+        self._value_type = value_type_of(function)
+        self._threads = ThreadPoolExecutor(threads, "recordpublisher-map")  # starts threads as they are needed
+        self._function = UserFunction("handler", function, VALID, self._threads, arguments=1)
         if timeout is not None and not self._function.is_async:
             reason = "a thread cannot be ended from outside"
-            raise ConfigurationError(
-                "timeout", timeout, "None for a plain function, or an async function", reason=reason
-            )
-        self._name = f"{getattr(handler, '__qualname__', None) or type(handler).__name__:.100}"
+            valid = "None for a plain function, or an async function"
+            raise ConfigurationError("timeout", timeout, valid, reason=reason)
+        self._name = f"{getattr(function, '__qualname__', None) or type(function).__name__:.100}"
         self._timeout = timeout
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
         self._hint = ""
+        """What the function receives, if it receives records and may expect their values."""
+
+    def check(self, context: SinkContext) -> str:
+        """Return a sentence that says what the function receives.
+
+        Raises: ConfigurationError if it takes values of another type than the deserialiser makes.
+        """
+        made, taken = context.value_type, self._value_type
+        if made is not None and taken is not None and not may_be(made, taken):
+            reason = f"the deserializer makes {name_of(made)}"
+            is_own = isinstance(taken, type) and taken.__module__ != "builtins"
+            in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
+            valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
+            raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
+        sentence = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
+        self._hint = sentence if taken is None and made is not bytes else ""
+        return sentence
 
     async def call(self, records: Any) -> Any:
-        """Call the function with one record, or with a list of them; or with values, if it takes those.
+        """Call the function with a record or a list of records, or with their values if it takes values.
 
-        Raises: what it raises; TimeoutError; SinkError when it has cancelled itself; CancelledError when the sink is closed.
+        Raises: any error of the function; TimeoutError after the timeout; SinkError if the function cancelled itself; CancelledError
+        if the sink was closed.
         """
-        argument = records if self._value_type is None else values_of(records)
+        argument = records if self._value_type is None else _values(records)
         try:
             if self._timeouts is None:
                 return await self._function(argument)
-            return await self._limited(argument, self._timeouts)
+            return await self._call_with_timeout(argument, self._timeouts)
         except asyncio.CancelledError as error:
             if self._is_closed:
                 raise
@@ -68,10 +91,12 @@ class Handler:
             raise
         finally:
             if isinstance(records, list) and not self._is_closed and is_cancelled():
+                # A list that failed is handled again in halves, by the same task. A cancellation that asyncio has not delivered yet
+                # must arrive here, because it would otherwise fail the first half.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0)  # one that was not delivered yet comes here, and not to a part of the list
+                    await asyncio.sleep(0)
 
-    async def _limited(self, argument: Any, timeouts: ObservedTimeouts) -> Any:
+    async def _call_with_timeout(self, argument: Any, timeouts: ObservedTimeouts) -> Any:
         try:
             async with asyncio.timeout(None) as timeout:
                 timeouts.begin(timeout)
@@ -80,84 +105,157 @@ class Handler:
                 finally:
                     timeouts.end(timeout)
         except TimeoutError as error:
-            if error.args:  # one of its own
+            if error.args:  # The function raised this one itself, since those of asyncio.timeout have no arguments.
                 raise
             raise TimeoutError(f"no result within {self._timeout:g} s") from error
 
     def name_of(self, stream: str) -> str:
-        """The name of the function."""
+        """Return the name of the function."""
         return self._name
 
-    def check(self, context: SinkContext) -> str:
-        """What it gets, in words. Raises: ConfigurationError when it takes values of another type than the deserialiser makes."""
-        made, taken = context.value_type, self._value_type
-        if made is not None and taken is not None and not may_be(made, taken):
-            reason = f"the deserializer makes {name_of(made)}"
-            is_own = isinstance(taken, type) and taken.__module__ != "builtins"
-            in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
-            valid = f"deserializer={name_of(taken)}{in_a_file}, or a function of a Record or of {name_of(made)}"
-            raise ConfigurationError("handler", f"a function of {name_of(taken)}", valid, reason=reason)
-        words = f"{self._name} gets {'a Record' if taken is None else name_of(taken)}"
-        self._hint = words if taken is None and made is not bytes else ""
-        return words
-
     def close(self) -> None:
-        """Take no more calls. A call in a thread goes on until it returns; nobody waits for it."""
+        """Accept no more calls. A call that runs in a thread continues until it returns, and nothing waits for it."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class StreamHandlers:
-    """A handler for the records of each stream, by its name."""
+    """Calls the handler of each record's stream."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
 
     def check(self, context: SinkContext) -> str:
-        """What each gets. Raises: ConfigurationError for a stream without a handler, and as `Handler.check`."""
-        words = ", ".join(handler.check(context) for handler in self._handlers.values())
+        """Return a sentence that says what each function receives.
+
+        Raises: ConfigurationError if a stream has no handler, or as `Handler.check`.
+        """
+        sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
             raise ConfigurationError("handler", sorted(self._handlers), f"a function for each stream, also {missing}")
-        return words
-
-    def name_of(self, stream: str) -> str:
-        """The name of that of the stream."""
-        handler = self._handlers.get(stream)
-        return "" if handler is None else handler.name_of(stream)
+        return sentences
 
     async def call(self, record: Record) -> Any:
-        """Call that of the record's stream. Raises: as `Handler.call`; SinkError for a stream that came without a handler."""
+        """Call the handler of the record's stream.
+
+        Raises: SinkError if the stream was added to the job and has no handler, or as `Handler.call`.
+        """
         handler = self._handlers.get(record.stream)
         if handler is None:
             raise SinkError(f"there is no handler for the stream {record.stream}")
         return await handler.call(record)
 
+    def name_of(self, stream: str) -> str:
+        """Return the name of the function for a stream, or "" if there is none."""
+        handler = self._handlers.get(stream)
+        return "" if handler is None else handler.name_of(stream)
+
     def close(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         for handler in self._handlers.values():
             handler.close()
 
 
-def handlers_of(
-    given: Callable[[Any], object] | Mapping[str, Callable[[Any], object]], settings: MapSettings, clock: Clock
+def make_handler(
+    given: Callable[[Any], object] | Mapping[str, Callable[[Any], object]],
+    *,
+    batch_size: int,
+    threads: int,
+    timeout: float | None,
+    clock: Clock,
 ) -> Handler | StreamHandlers:
-    """The handler, or that of each stream. Raises: ConfigurationError, as `Handler`, and for lists of records with several handlers."""
+    """Make the handler of a sink from the argument `handler` of `MapSink`.
 
-    def one(handler: Callable[[Any], object]) -> Handler:
-        if settings.batch_size == 1 and takes_records_in_a_list(handler):
+    Raises: ConfigurationError if it cannot be called, or does not fit to `batch_size` or `timeout`.
+    """
+
+    def one(function: Callable[[Any], object]) -> Handler:
+        if batch_size == 1 and _takes_list_of_records(function):
             valid = "more than 1 for a handler that takes a list (in a file flink.sink.map.batch.size)"
             raise ConfigurationError("batch_size", 1, valid)
-        return Handler(handler, settings.concurrency, settings.timeout, clock)
+        return Handler(function, threads, timeout, clock)
 
     if not isinstance(given, Mapping):
         return one(given)
-    if settings.batch_size > 1:
+    if batch_size > 1:
         reason = "a list may have records of several streams"
-        raise ConfigurationError("batch_size", settings.batch_size, "1 with a handler for each stream", reason=reason)
-    return StreamHandlers({stream: one(handler) for stream, handler in given.items()})
+        raise ConfigurationError("batch_size", batch_size, "1 with a handler for each stream", reason=reason)
+    return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 
 def is_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> bool:
-    """Whether this task was cancelled, by a handler or from outside: it must end soon. `loop`: the running one, where it is known."""
+    """Return whether the current task was cancelled, by a handler or from outside, so that it must end soon.
+
+    `loop`: the running event loop, if the caller knows it. This is faster.
+    """
     task = asyncio.current_task(loop)
     return task is not None and task.cancelling() > 0
+
+
+# --- What a function takes, by the annotation of its first parameter ---
+
+
+def value_type_of(function: Callable[..., Any]) -> Any:
+    """Return the type of the values that a function takes, or None if it takes records.
+
+    A function takes values, or a list of values, if the type of its parameter is neither `Record` nor a list of records. It takes
+    records if the parameter has no annotation, `Any`, or a name that cannot be found.
+    """
+    annotation = _first_annotation(function)
+    item = _item_of(annotation)
+    is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
+    return None if is_record or isinstance(item, typing.TypeVar) else item
+
+
+def may_be(made: Any, taken: Any) -> bool:
+    """Return whether values of the type `made` may fit the type `taken`. Types that are not classes are not compared, and fit."""
+    made_classes, taken_classes = _classes_of(made), _classes_of(taken)
+    if not made_classes or not taken_classes:
+        return True
+    # A subclass fits, and so does a base class: a deserialiser for the base may return the subclass.
+    return any(issubclass(a, b) or issubclass(b, a) for a in made_classes for b in taken_classes)
+
+
+def _values(records: Any) -> Any:
+    return list(map(_value, records)) if isinstance(records, list) else records.value
+
+
+def _takes_list_of_records(function: Callable[..., Any]) -> bool:
+    annotation = _first_annotation(function)
+    return annotation is list or (typing.get_origin(annotation) is list and value_type_of(function) is None)
+
+
+def _first_annotation(function: Callable[..., Any]) -> Any:
+    inner: Any = getattr(function, "func", function)  # the function of a functools.partial
+    if not inspect.isroutine(inner):
+        inner = getattr(inner, "__call__", None)  # noqa: B004 - the annotations of an object that can be called are on its method
+    try:
+        names = list(inspect.signature(function).parameters)
+        hints = typing.get_type_hints(inspect.unwrap(inner))
+    except Exception:  # An annotation may be any expression, so looking it up may raise any error.
+        return None
+    return hints.get(names[0]) if names else None
+
+
+def _item_of(annotation: Any) -> Any:
+    """Return `Order` for `list[Order]`, because with `batch_size` a handler receives a list. Return other annotations as they are."""
+    if annotation is list:
+        return None
+    arguments, origin = typing.get_args(annotation), typing.get_origin(annotation)
+    is_list = isinstance(origin, type) and issubclass(list, origin)
+    return arguments[0] if is_list and arguments else annotation
+
+
+def _classes_of(given: Any) -> list[type]:
+    """Return the classes of a type or of a union, or [] if not all of them are known."""
+    members = [given]
+    if typing.get_origin(given) in (typing.Union, types.UnionType):
+        members = list(typing.get_args(given))
+    classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
+    # A protocol fits by its methods, which `issubclass` cannot compare.
+    is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
+    return classes if is_known else []
+
+
+def _bare(given: Any) -> Any:
+    return given.__origin__ if typing.get_origin(given) is typing.Annotated else given

@@ -1,8 +1,9 @@
-"""Random schedules of MapSink in a group: processes join, leave, are killed, cut off and suspended, shards are split, handlers are slow
-and fail.
+"""Random schedules of `MapSink` in a group of workers.
 
-It is checked at each moment that records of one key are handled in order and by the owner of their shard, and at each write of the store
-that no position is behind an unhandled record or goes back in its epoch.
+Processes join, leave, are killed, cut off and suspended; shards are split; handlers are slow and fail. Two rules are checked:
+
+- When a handler begins: the records of one key are handled in order, by the owner of their shard.
+- At each write of the store: no position is behind an unhandled record, and none goes back within its epoch.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ KEYS = 3
 
 @dataclass
 class GroupHistory:
-    """What handlers and the store have seen, over all processes."""
+    """What the handlers and the store of all processes have seen."""
 
     ordering: str
     done: Counter[tuple[str, int]] = field(default_factory=Counter)
     owner: dict[str, GroupMapSink] = field(default_factory=dict)
-    """Of each shard: the sink that was assigned it last."""
+    """The sink that each shard was assigned to last."""
     stored: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The position of each shard and epoch."""
+    """The stored position of each shard in each epoch."""
     violations: list[str] = field(default_factory=list)
 
     def begin(self, sink: GroupMapSink, records: list) -> None:
-        """A handler begins with these records."""
+        """Check the rules when a handler begins with these records."""
         together: set[tuple[str, int]] = set()
         for record in records:
             shard, number = record.shard_id, int(record.sequence_number)
@@ -48,7 +49,7 @@ class GroupHistory:
             together.add((shard, number))
 
     def on_stored(self, shard: str, epoch: int, position: int) -> None:
-        """The position of a shard was stored."""
+        """Check the rules when the position of a shard was stored."""
         missing = [number for number in range(position + 1) if (shard, number) not in self.done]
         if missing:
             self.violations.append(f"{position} of {shard} is stored before {missing} are handled")
@@ -58,15 +59,15 @@ class GroupHistory:
 
 
 class GroupMapSink(MapSink):
-    """Gives each record a key, and knows its shards."""
+    """A `MapSink` that gives each record a key, and knows its shards."""
 
     def __init__(self, chance: random.Random, history: GroupHistory, options: dict) -> None:
         super().__init__(self._handler(options["batch_size"]), clock=VirtualClock(), **options)
         self.shards: set[str] = set()
         self.is_calm = False
         self._last_begun: dict[str, int] = {}
-        self._given_up: dict[str, int] = {}
-        """For each shard that is given up, the last record that had begun: none behind it may begin."""
+        self._released: dict[str, int] = {}
+        """The last record that had begun, for each released shard. No record behind it may begin."""
         self._chance = chance
         self._history = history
 
@@ -75,7 +76,7 @@ class GroupMapSink(MapSink):
         for key in shards:
             self.shards.add(key.partition("/")[2])
             self._last_begun.pop(key, None)
-            self._given_up.pop(key, None)
+            self._released.pop(key, None)
             self._history.owner[key.partition("/")[2]] = self
 
     def revoked(self, shards) -> None:
@@ -84,7 +85,7 @@ class GroupMapSink(MapSink):
 
     async def flush(self, checkpoint=None):
         for key in () if checkpoint is None else checkpoint.stopped:
-            self._given_up.setdefault(key, self._last_begun.get(key, -1))
+            self._released.setdefault(key, self._last_begun.get(key, -1))
         return await super().flush(checkpoint)
 
     async def write(self, batch: RecordBatch) -> None:
@@ -100,8 +101,8 @@ class GroupMapSink(MapSink):
             for record in records:
                 key, number = f"{record.stream}/{record.shard_id}", int(record.sequence_number)
                 self._last_begun[key] = max(number, self._last_begun.get(key, -1))
-                if number > self._given_up.get(key, number):
-                    self._history.violations.append(f"{number} of {key} begins after it was given up")
+                if number > self._released.get(key, number):
+                    self._history.violations.append(f"{number} of {key} begins after its shard was released")
             what = 1.0 if self.is_calm else self._chance.random()
             if what < 0.3:
                 await asyncio.sleep(self._chance.choice([0, 0, 0.01, 0.5, 3, 60 * self._chance.random() ** 4]))
@@ -116,7 +117,7 @@ class GroupMapSink(MapSink):
 
 
 class MapGroup(GroupEvents):
-    """A schedule, and what else happens in it."""
+    """A random schedule of a group whose workers have a `MapSink`."""
 
     def __init__(self, chance: random.Random) -> None:
         self.is_graceful = chance.random() < 0.4
@@ -150,7 +151,7 @@ class MapGroup(GroupEvents):
         await self.end()
 
     async def end(self) -> None:
-        """Everything that was sent is handled and stored as handled, also when all have left."""
+        """Check that every record is handled, and stored as handled when all workers have left."""
         for process in self.processes:
             process.store.is_cut, process.sink.is_calm = False, True
         if not self.processes:
@@ -164,10 +165,10 @@ class MapGroup(GroupEvents):
         assert self.is_stored(), self.history.stored
         if self.is_graceful and self.options["batch_size"] == 1:
             repeated = [each for each, count in self.history.done.items() if count > 1]
-            assert not repeated, f"{repeated} were handled again, and no process was lost"
+            assert not repeated, f"{repeated} were handled again, although no process was lost"
 
     def is_stored(self) -> bool:
-        """Whether the last position of each shard is that of its last record."""
+        """Return whether the last stored position of each shard is that of its last record."""
         newest = {shard: position for (shard, _), position in sorted(self.history.stored.items())}
         return all(
             newest.get(each.shard.shard_id, -1) == len(each.times) - 1 for each in self.group.source.shards.values()
@@ -183,15 +184,14 @@ class MapGroup(GroupEvents):
         if self.processes:
             process = self.take_out()
             process.store.is_cut = True
-            process.sink._outcomes.fail(
-                SinkError("killed")
-            )  # a write that waits ends, too, as does one that waits for a heartbeat
+            # A write that waits for room must end, as a write that waits for a heartbeat does.
+            process.sink._handling.fail(SinkError("killed"))
             process.leased.drop_all()
             await process.sink.close()
             await process.kill()
 
     async def cut(self) -> None:
-        """A process does not reach the store, or does again."""
+        """Cut a process off from the store, or connect it again."""
         if self.processes:
             store = self.chance.choice(self.processes).store
             store.is_cut = not store.is_cut
@@ -200,13 +200,13 @@ class MapGroup(GroupEvents):
         asyncio.get_running_loop().suspend(self.chance.choice([1, 15, 60, 600]))
 
     async def checkpoint(self) -> None:
-        """One that the user takes."""
+        """Take a checkpoint as a user does."""
         if self.processes and self.is_graceful:
             await self.chance.choice(self.processes).fetcher.checkpoint()
 
 
 async def play(seed: int) -> int:
-    """Run a schedule. Returns the number of records that were handled."""
+    """Run a schedule, and return the number of records that were handled."""
     group = MapGroup(random.Random(seed))
     async with asyncio.timeout(50_000):
         await group.play()

@@ -1,26 +1,198 @@
-"""Handlers that do what they should not: none is passed over in silence, none takes a worker with it, none stops the job without a word."""
+"""What `MapSink` gives to a handler, and what happens if the handler misbehaves."""
 
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import SinkContext, Unfinished
+from recordpublisher.plugins.sinks.map.handler import value_type_of
 from recordpublisher.testing import VirtualClock, run_virtual
 
-from .map_jobs import keyed, settled, written
+from .map_jobs import batch_of_keys, open_and_write, settle
+from fakes.memory_streams import PROPERTIES, install
+
+# --- What a handler takes, by the annotation of its parameter ---
 
 
-def outcome(handle, *, keys=("a", "b", "a", "b"), **options):
-    """What becomes of four records, of which the handler does what it does with the second."""
+@dataclass
+class Order:
+    number: int
+
+
+async def of_value(order: Order): ...
+async def of_values(orders: list[Order]): ...
+def of_later(shop: str, order: Order): ...
+def of_bytes(data: bytes): ...
+
+
+class Service:
+    def __call__(self, order: Order): ...
+
+    async def handle(self, order: "Order"): ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [of_value, of_values, of_bytes, Service(), Service().handle, functools.partial(of_later, "shop")],
+)
+def test_a_parameter_of_another_type_gets_the_value(handler):
+    assert value_type_of(handler) is not None
+
+
+async def of_record(record: rp.Record): ...
+async def of_typed_record(record: "rp.Record[Order]"): ...
+async def of_records(records: Sequence[rp.Record[Order]]): ...
+async def of_anything(record: Any, more: Order | None = None): ...
+async def of_unknown(record: "Missing"): ...  # noqa: F821
+async def of_list(records: list): ...
+async def without(record): ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [of_record, of_typed_record, of_records, of_anything, of_unknown, of_list, without, lambda record: None, print],
+)
+def test_other_handlers_get_records(handler):
+    assert value_type_of(handler) is None
+
+
+def handled_by(handler, **options):
+    async def job():
+        records = batch_of_keys("a", "b", "c").with_columns(values=[Order(0), Order(1), Order(2)])
+        sink = rp.MapSink(handler, **options)
+        await open_and_write(sink, records)
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    return run_virtual(job())
+
+
+@pytest.mark.parametrize(("made", "hints"), [(Order, 1), (None, 1), (bytes, 0)])
+def test_a_handler_that_takes_a_record_for_its_value_gets_one_hint(made, hints, caplog):
+    async def plain(order):
+        order.number  # noqa: B018 - a Record has none
+
+    async def job():
+        sink = rp.MapSink(plain, retries=0, on_failure="SKIP")
+        await open_and_write(sink, batch_of_keys("a", "b", "c"), value_type=made)
+        await sink.flush()
+        await sink.close()
+
+    run_virtual(job())
+
+    found = [each.message for each in caplog.records if "annotate the parameter" in each.message]
+    assert len(found) == hints
+    assert all("plain gets a Record: annotate" in each for each in found)
+
+
+def test_values_are_handled_one_by_one():
+    seen = []
+
+    async def handle(order: Order):
+        seen.append(order)
+
+    handled_by(handle)
+
+    assert seen == [Order(0), Order(1), Order(2)]
+
+
+def test_a_list_of_values_is_handled_at_once_and_those_returned_have_failed():
+    seen = []
+
+    def handle(orders: list[Order]):
+        seen.append(orders)
+        return orders[1:2]
+
+    metrics = handled_by(handle, batch_size=3, concurrency=1, retries=0, on_failure="SKIP")
+
+    assert seen == [[Order(0), Order(1), Order(2)]]
+    assert (metrics["handled"], metrics["skipped"]) == (2, 1)
+
+
+@dataclass
+class Refund:
+    number: int
+
+
+class Document(TypedDict):
+    number: int
+
+
+async def of_either(value: Order | Refund): ...
+async def of_document(value: Document): ...
+async def of_mapping(value: Mapping[str, int]): ...
+
+
+FITTING = [
+    (of_value, Order),
+    (of_value, Order | None),
+    (of_either, Refund),
+    (of_values, Order),
+    (of_document, "json"),
+    (of_mapping, "json"),
+    (of_bytes, None),
+    (of_typed_record, Refund),
+    (of_value, lambda record: record.data),
+]
+OTHERS = [
+    (of_value, Refund, "Refund"),
+    (of_value, "json", "dict"),
+    (of_value, None, "bytes"),
+    (of_bytes, "text", "str"),
+]
+
+
+async def opened(monkeypatch, handler, deserializer):
+    install(monkeypatch, {"a": []})
+    async with rp.DataFetcher(["orders"], PROPERTIES, sink=rp.MapSink(handler), deserializer=deserializer):
+        pass
+
+
+@pytest.mark.parametrize(("handler", "deserializer"), FITTING)
+async def test_a_handler_of_what_the_deserializer_makes_is_taken(monkeypatch, handler, deserializer):
+    await opened(monkeypatch, handler, deserializer)
+
+
+@pytest.mark.parametrize(("handler", "deserializer", "made"), OTHERS)
+async def test_a_handler_of_another_type_is_refused_before_it_is_called(monkeypatch, handler, deserializer, made):
+    with pytest.raises(rp.ConfigurationError, match=f"'handler' has .*; the deserializer makes {made}"):
+        await opened(monkeypatch, handler, deserializer)
+
+
+async def test_the_refusal_names_the_deserializer_and_its_property(monkeypatch):
+    words = rf"valid: deserializer=Order \(in a file: flink.deserializer = {Order.__module__}:Order\), or a function"
+    with pytest.raises(rp.ConfigurationError, match=words):
+        await opened(monkeypatch, of_value, "json")
+
+
+@pytest.mark.parametrize("taken", [list, list[rp.Record], list[rp.Record[int]]])
+def test_a_handler_of_lists_is_refused_where_it_would_get_single_records(taken):
+    def handle(records): ...
+
+    handle.__annotations__["records"] = taken
+    rp.MapSink(handle, batch_size=2)
+    with pytest.raises(rp.ConfigurationError, match=r"flink\.sink\.map\.batch\.size"):
+        rp.MapSink(handle)
+
+
+# --- Handlers that misbehave ---
+
+
+def metrics_after(handle, *, keys=("a", "b", "a", "b"), **options):
+    """Return the metrics after four records, where the handler misbehaves with the second record."""
 
     async def job():
         sink = rp.MapSink(handle, **{"retries": 0, "on_failure": "SKIP", "concurrency": 2, **options})
-        await written(sink, keyed(*keys))
+        await open_and_write(sink, batch_of_keys(*keys))
         async with asyncio.timeout(30):
             await sink.flush()
         await sink.close()
@@ -129,7 +301,7 @@ async def raises_stop_iteration(record):
     ],
 )
 def test_an_async_handler_that_misbehaves_harms_only_its_record(handle, skipped, caplog):
-    metrics = run_virtual(outcome(handle))
+    metrics = run_virtual(metrics_after(handle))
     assert (metrics["skipped"], metrics["handled"], metrics["outstanding"]) == (skipped, 4 - skipped, 0)
     assert len(caplog.text) < 100_000
 
@@ -157,7 +329,7 @@ def plain_coroutine_that_fails(record):
 
 @pytest.mark.parametrize("handle", [plain_stop_iteration, plain_cancelled, plain_generator, plain_coroutine_that_fails])
 async def test_a_plain_handler_that_misbehaves_harms_only_its_record(handle):
-    metrics = await outcome(handle)
+    metrics = await metrics_after(handle)
     assert (metrics["skipped"], metrics["handled"], metrics["outstanding"]) == (1, 3, 0)
 
 
@@ -168,7 +340,7 @@ async def test_what_a_plain_handler_returns_is_awaited():
         await asyncio.sleep(0)
         done.append(record.data)
 
-    metrics = await outcome(lambda record: handle(record))  # noqa: PLW0108 - a plain function
+    metrics = await metrics_after(lambda record: handle(record))  # noqa: PLW0108 - a plain function
     assert (sorted(done), metrics["handled"]) == ([b"0", b"1", b"2", b"3"], 4)
 
 
@@ -203,7 +375,7 @@ def test_a_handler_that_hangs_is_named_once_a_minute_with_its_record(caplog, bat
                 await asyncio.sleep(130)
 
         sink = rp.MapSink(handle, batch_size=batch_size, clock=VirtualClock())
-        await written(sink, keyed("a", "a").slice(1, 2))
+        await open_and_write(sink, batch_of_keys("a", "a").slice(1, 2))
         await asyncio.sleep(70)
         unfinished, same = sink.unfinished(), sink.unfinished().call
         await asyncio.sleep(600)
@@ -229,7 +401,7 @@ def test_an_async_handler_that_ends_the_process_has_failed_with_its_traceback(ca
         if is_bad(record):
             raise SystemExit(3)
 
-    metrics = run_virtual(outcome(handle))
+    metrics = run_virtual(metrics_after(handle))
     line = next(line for line in caplog.records if "SystemExit: 3" in line.getMessage())
     assert (metrics["handled"], metrics["skipped"]) == (3, 1)
     assert isinstance(line.exc_info[1].__cause__, SystemExit)
@@ -240,32 +412,32 @@ class FrozenError(Exception):
     code: int
 
 
-def test_an_error_that_cannot_be_changed_ends_the_job_as_any_other(caplog):
+def test_an_error_that_cannot_be_changed_ends_the_job_as_well(caplog):
     async def handle(record):
         raise FrozenError(7)
 
     with pytest.raises(
         rp.SinkError, match=r"record 1 of orders/shardId-0 cannot be handled after 1 attempt: FrozenError: 7"
     ):
-        run_virtual(outcome(handle, on_failure="FAIL", retries=0))
+        run_virtual(metrics_after(handle, on_failure="FAIL", retries=0))
 
 
 def test_a_failure_that_ends_the_job_is_logged_with_record_and_traceback(caplog):
     async def handle(record):
         raise KeyError("customer")
 
-    with pytest.raises(rp.SinkError, match=r"record 1 of orders/shardId-0 .* on_failure=SKIP or DEAD_LETTER goes on"):
-        run_virtual(outcome(handle, on_failure="FAIL", concurrency=1))
+    with pytest.raises(rp.SinkError, match=r"record 1 of orders/shardId-0 .* on_failure=SKIP or DEAD_LETTER continues"):
+        run_virtual(metrics_after(handle, on_failure="FAIL", concurrency=1))
     line = next(line for line in caplog.records if "record 1 of orders/shardId-0" in line.getMessage())
     assert line.levelno == logging.ERROR
     assert line.exc_info[1].args == ("customer",)
 
 
-def test_many_skipped_records_are_logged_once_and_then_now_and_then(caplog):
+def test_many_skipped_records_are_logged_once_a_minute(caplog):
     async def handle(record):
         raise KeyError("customer")
 
-    assert run_virtual(outcome(handle, keys="a" * 100))["skipped"] == 100
+    assert run_virtual(metrics_after(handle, keys="a" * 100))["skipped"] == 100
     lines = [line for line in caplog.records if line.getMessage().startswith("skipped record ")]
     assert [(line.getMessage(), line.exc_info[0]) for line in lines] == [
         ("skipped record 1 of orders/shardId-0: 1 attempt: KeyError: 'customer'", KeyError)
@@ -278,7 +450,7 @@ def test_time_in_which_the_process_was_stopped_does_not_count_as_time_of_a_handl
             await asyncio.sleep(601.9)
 
         sink = rp.MapSink(handle, timeout=2.0, clock=VirtualClock(), retries=0)
-        await written(sink, keyed("a"))
+        await open_and_write(sink, batch_of_keys("a"))
         await asyncio.sleep(1.5)
         asyncio.get_running_loop().suspend(600)
         await sink.flush()
@@ -289,7 +461,7 @@ def test_time_in_which_the_process_was_stopped_does_not_count_as_time_of_a_handl
     assert (metrics["handled"], metrics["timeouts"]) == (1, 0)
 
 
-def test_a_handler_that_keeps_the_cancellation_of_its_time_out_goes_on():
+def test_a_handler_that_ignores_the_cancellation_of_its_timeout_may_continue():
     async def job():
         async def handle(record):
             try:
@@ -298,7 +470,7 @@ def test_a_handler_that_keeps_the_cancellation_of_its_time_out_goes_on():
                 await asyncio.sleep(1)
 
         sink = rp.MapSink(handle, timeout=2.0, concurrency=1)
-        await written(sink, keyed("a", "b"))
+        await open_and_write(sink, batch_of_keys("a", "b"))
         await sink.flush()
         await sink.close()
         return sink.metrics()
@@ -306,7 +478,7 @@ def test_a_handler_that_keeps_the_cancellation_of_its_time_out_goes_on():
     assert run_virtual(job())["handled"] == 2
 
 
-def test_a_handler_that_swallows_its_cancellation_for_ever_is_left_behind_with_a_log_line(caplog):
+def test_a_handler_that_swallows_every_cancellation_is_left_behind_with_a_log_line(caplog):
     async def stubborn(record):
         while True:
             try:
@@ -316,25 +488,25 @@ def test_a_handler_that_swallows_its_cancellation_for_ever_is_left_behind_with_a
 
     async def story():
         sink = rp.MapSink(stubborn)
-        await written(sink, keyed("a"))
+        await open_and_write(sink, batch_of_keys("a"))
         await asyncio.sleep(1)
         async with asyncio.timeout(30):
             await sink.close()
         return len(asyncio.all_tasks())
 
-    assert run_virtual(story()) == 1, "asyncio.run waits for nothing"
+    assert run_virtual(story()) == 1, "asyncio.run waits for no task"
     assert "1 handlers have not ended 10 s after they were cancelled" in caplog.text
 
 
-def test_a_record_that_is_handled_again_is_told_with_its_error(caplog):
+def test_a_record_that_is_handled_again_is_logged_with_its_error(caplog):
     async def job():
         async def handle(record):
             raise ValueError("db down")
 
         sink = rp.MapSink(handle, retries=100)
         await sink.open(SinkContext())
-        await sink.write(keyed("a"))
-        await settled()
+        await sink.write(batch_of_keys("a"))
+        await settle()
         reason = sink.unfinished().reason
         await sink.close()
         return reason

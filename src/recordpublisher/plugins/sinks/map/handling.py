@@ -1,0 +1,627 @@
+"""Handles the records of a `MapSink`: takes them in order, calls the handler, and decides what happens to each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Any, TypeVar
+
+from recordpublisher.fetcher.metric_types import MetricType
+from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
+from recordpublisher.publishers.clock import Clock
+from recordpublisher.publishers.errors import ConfigurationError, SinkError
+from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.properties.config_fields import of_property
+from recordpublisher.publishers.properties.groups.bad_records import MAP_ON_FAILURE, OnBadRecord
+from recordpublisher.publishers.properties.groups.sinks import (
+    MAP_BATCH_SIZE,
+    MAP_BATCH_WAIT,
+    MAP_CONCURRENCY,
+    MAP_MAX_AGE,
+    MAP_MAX_BYTES,
+    MAP_ORDERING,
+    MAP_RETRIES,
+    MAP_TIMEOUT,
+)
+from recordpublisher.publishers.retry import RetryPolicy
+from recordpublisher.publishers.skipped_records import SkippedRecordsLog
+from recordpublisher.publishers.user_code import describe_error, log_user_error
+
+from .handler import Handler, StreamHandlers, is_cancelled
+from .unhandled_records import HandledPositions, Ordering, ReadyRecords, UnhandledBatch, UnhandledRecord
+
+E = TypeVar("E", bound=Enum)
+
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
+WARN_SECONDS = 60.0
+"""A call that runs this long is named in the log, and again after each further minute."""
+CLOSE_SECONDS = 10.0
+"""How long handlers may clean up after they were cancelled."""
+_PERMISSION_SECONDS = 0.1
+"""Pause between two questions whether the job may write (E4)."""
+_TURN_SECONDS, _CHECK_EVERY = 0.005, 16
+"""A task whose handlers never wait lets the event loop run after this time, which it checks after this many records."""
+_RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
+"""The pause before a retry, with full jitter."""
+_MILLISECOND = 0.001
+
+
+class RecordHandling:
+    """Handles records, up to `concurrency` at a time.
+
+    A record takes five steps:
+
+    1. `add` queues it. `ReadyRecords` decides when it is ready: when no other record must be handled before it.
+    2. A task takes it, alone or in a list (`_work`, `_may_take`).
+    3. The task calls the handler (`_handle_record`, `_handle_list`, `_call`).
+    4. The outcome is decided: handled, too old, handled again, left to the next reader, skipped, rejected, or the end of the job
+       (`_succeed`, `_expire`, `_fail`).
+    5. The record is finished (`_finish`): the position of its shard may move past it, and the next record of its key becomes ready.
+
+    The sink waits for these steps with `wait_for_room`, `wait_until_handled` and `report`, which also pass rejected records and the error
+    that ends the job on to the job.
+
+    It owns the tasks, the calls that run, the retries that wait, and the counters. `HandledPositions` owns the positions.
+    """
+
+    def __init__(
+        self, handler: Handler | StreamHandlers, settings: MapSettings, positions: HandledPositions, clock: Clock
+    ) -> None:
+        self._handler = handler
+        self._settings = settings
+        self._positions = positions
+        self._clock = clock
+        self._context = SinkContext()
+        self._counts = dict.fromkeys(MAP_SINK_METRICS, 0)
+        self._ready = ReadyRecords(settings.ordering)
+        self._changed = asyncio.Event()
+        """Set when a call of the sink that waits must check again."""
+        # Step 2: the tasks, and when they may take records
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: list[asyncio.Future[None]] = []
+        self._is_stopped = False
+        self._wakes_next = False
+        self._is_draining = False
+        self._list_wait_is_over = False
+        self._list_timer: asyncio.TimerHandle | None = None
+        self._permission_timer: asyncio.TimerHandle | None = None
+        # Step 3: the calls that run, by their first record, and when they began; the oldest is the first
+        self._call_handler: RecordsCall = handler.call
+        self._calls: dict[UnhandledRecord, float] = {}
+        self._warning_timer: asyncio.TimerHandle | None = None
+        # Step 4: what was decided
+        self._retry_policy = RetryPolicy(settings.retries, _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT)
+        self._retry_timers: set[asyncio.TimerHandle] = set()
+        self._rejected: deque[tuple[UnhandledRecord, str]] = deque()
+        self._error: BaseException | None = None
+        self._skipped_log = SkippedRecordsLog(log)
+        self._retried_log = SkippedRecordsLog(log)
+
+    def open(self, context: SinkContext) -> None:
+        """Use the permission to write, the traces and the dead letters of a job."""
+        self._context = context
+        self._call_handler = context.traced(self._handler.call)
+
+    async def close(self) -> None:
+        """Cancel the handlers that run, and forget all records. A handler that swallows its cancellation is left behind."""
+        for timer in (*self._retry_timers, self._warning_timer):
+            if timer is not None:
+                timer.cancel()
+        self._handler.close()
+        await self._close_tasks()
+        if self._permission_timer is not None:
+            self._permission_timer.cancel()
+        self._reset_list_wait()
+        self._ready.clear()
+
+    # --- Step 1: records come in ---
+
+    def has_room(self) -> bool:
+        """Return whether `write` would not wait: fewer than `max_bytes` are held, or an error must be raised."""
+        return self._is_below_limit() or self._error is not None
+
+    def add(self, batch: UnhandledBatch) -> None:
+        """Queue the records of a batch."""
+        self._counts["outstanding"] += batch.remaining
+        self._counts["heldBytes"] += batch.held_bytes
+        self._ready.add(batch)
+        self._wake()
+
+    def finish_dropped(self) -> None:
+        """Finish the waiting records that were dropped, because their next reader handles them."""
+        for item in self._ready.remove_dropped():
+            self._finish(item)
+        self._wake()
+
+    def learn_parents(self, state: State) -> None:
+        """Learn the parents of each shard from the state of a checkpoint."""
+        self._ready.learn_parents(state)
+
+    # --- Step 2: tasks take records ---
+
+    def _wake(self) -> None:
+        """Wake or start one more task, if there is something to take. There is a task for each waiting handler, not for each record."""
+        self._wakes_next = False
+        if self._is_stopped or not self._may_take():
+            return
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():  # it is done if its task was cancelled
+                idle.set_result(None)
+                return
+        if len(self._tasks) < self._settings.concurrency:
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._on_task_ended)
+
+    async def _work(self) -> None:
+        """Handle record after record, as long as the handlers finish without a wait."""
+        handle_next = self._handle_record if self._settings.batch_size == 1 else self._handle_list
+        loop = asyncio.get_running_loop()
+        turn_began, handled = loop.time(), 0
+        while not self._is_stopped:
+            while not self._may_take():
+                idle = loop.create_future()
+                self._idle.append(idle)
+                await idle
+                turn_began = loop.time()
+            if not self._wakes_next:
+                # The callback runs when this handler waits, so that another task takes the next record. One callback is enough for
+                # all handlers that finish before the event loop runs.
+                self._wakes_next = True
+                loop.call_soon(self._wake)
+            await handle_next()
+            if is_cancelled(loop):
+                return  # A handler cancelled its own task. `_on_task_ended` starts another one.
+            handled += 1
+            if not handled % _CHECK_EVERY and loop.time() - turn_began > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn_began = loop.time()
+
+    def _may_take(self) -> bool:
+        """Return whether a task may take records now. If only time is missing, a timer wakes a task later."""
+        ready, settings = self._ready.queue, self._settings
+        if not ready:
+            return False
+        may_wait = settings.batch_wait and not self._is_draining and not self._list_wait_is_over
+        if may_wait and len(ready) < settings.batch_size:
+            if self._list_timer is None:
+                self._list_timer = asyncio.get_running_loop().call_later(settings.batch_wait, self._end_list_wait)
+            return False
+        if self._context.may_write():
+            return True
+        # Another process may own the shards by now (E4). The job does not say when it may write again, so it is asked again.
+        if self._permission_timer is None:
+            self._permission_timer = asyncio.get_running_loop().call_later(_PERMISSION_SECONDS, self._ask_again)
+        return False
+
+    def _ask_again(self) -> None:
+        self._permission_timer = None
+        self._wake()
+
+    def _end_list_wait(self) -> None:
+        self._list_timer = None
+        self._list_wait_is_over = True
+        self._wake()
+
+    def _reset_list_wait(self) -> None:
+        self._list_wait_is_over = False
+        if self._list_timer is not None:
+            self._list_timer.cancel()
+            self._list_timer = None
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+        self._wake()
+
+    async def _close_tasks(self) -> None:
+        self._is_stopped = True
+        for task in (tasks := list(self._tasks)):
+            task.cancel()
+        if not tasks:
+            return
+        _, running = await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        if running:
+            log.error(
+                "%d handlers have not ended %g s after they were cancelled; the sink closes without them",
+                len(running),
+                CLOSE_SECONDS,
+            )
+        for task in running:
+            # asyncio.run would cancel the task again and wait for it without end, so asyncio has to forget it.
+            asyncio._unregister_task(task)
+
+    # --- Step 3: the handler is called ---
+
+    async def _handle_record(self) -> None:
+        """Take the next record and handle it."""
+        item = self._ready.queue.popleft()
+        item.batch.begin(item.index)
+        if self._is_too_old(item):
+            self._expire(item)
+        else:
+            try:
+                await self._call(item, item.record)
+            except Exception as error:
+                self._fail([item], error)
+                return
+            self._succeed(item)
+        self._ready.finish(item.key_queue)
+
+    async def _handle_list(self) -> None:
+        """Take the next list of records and handle it. Each record has its own outcome."""
+        taken = self._ready.take(self._settings.batch_size)
+        self._reset_list_wait()
+        for item in taken:
+            item.batch.begin(item.index)
+        has_max_age = self._settings.max_age is not None  # checked once for the list, not for each record
+        old = {id(item) for item in taken if has_max_age and self._is_too_old(item)}
+        errors: dict[int, Exception] = {}
+        await self._call_with_list([item for item in taken if id(item) not in old], errors)
+        for group in _by_key(taken):
+            self._decide_group(group, old, errors)
+
+    async def _call_with_list(self, items: list[UnhandledRecord], errors: dict[int, Exception]) -> None:
+        """Call the handler with a list. If it raises, call it with each half, until the record that fails is alone.
+
+        `errors` receives the error of each failed record, by the `id` of its item.
+        """
+        if not items:
+            return
+        try:
+            returned = await self._call(items[0], [item.record for item in items])
+            for item in _failed_items(items, returned):
+                errors[id(item)] = SinkError("the handler returned it as failed")
+        except Exception as error:
+            if len(items) == 1:
+                errors[id(items[0])] = error
+                return
+            middle = len(items) // 2
+            await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
+            # Records behind a failed record of their key are left out, because they must be handled after it.
+            failed = {
+                id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
+            }
+            others = [item for item in items[middle:] if id(item.key_queue) not in failed]
+            await self._call_with_list(await self._wait_for_permission(others), errors)
+
+    async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
+        """Wait until the job may write (E4). Return the items whose shards are still read here."""
+        while True:
+            left = [item for item in items if not item.batch.progress.is_revoked]
+            if not left or self._context.may_write():
+                return left
+            await asyncio.sleep(_PERMISSION_SECONDS)
+
+    async def _call(self, first: UnhandledRecord, records: Any) -> Any:
+        """Call the handler with a record, or with a list that begins with the record `first`."""
+        self._calls[first] = self._clock.monotonic()
+        if self._warning_timer is None:
+            self._warn_in(WARN_SECONDS)
+        try:
+            return await self._call_handler(records)
+        finally:
+            del self._calls[first]
+
+    def _is_too_old(self, item: UnhandledRecord) -> bool:
+        max_age = self._settings.max_age
+        return max_age is not None and self._clock.now_ms() - item.record.arrival_millis > max_age * 1000
+
+    def _warn_in(self, seconds: float) -> None:
+        self._warning_timer = asyncio.get_running_loop().call_later(seconds, self._warn_of_oldest)
+
+    def _warn_of_oldest(self) -> None:
+        self._warning_timer = None
+        if not self._calls:
+            return
+        left = WARN_SECONDS - (self._clock.monotonic() - next(iter(self._calls.values())))
+        if left >= _MILLISECOND:  # A smaller difference comes from the rounding of the clock.
+            self._warn_in(left)
+            return
+        log.warning(
+            "%s; the position of its shard stays before it (calls that run: %d)", self._oldest()[0], len(self._calls)
+        )
+        self._warn_in(WARN_SECONDS)
+
+    def _oldest(self) -> tuple[str, object]:
+        """Return a sentence about the call that has run longest, and a value that identifies it; ("", None) if none runs."""
+        for item, began in self._calls.items():
+            name, seconds = self._handler.name_of(item.record.stream), self._clock.monotonic() - began
+            return f"the handler {name} has run for {seconds:.0f} s with {item}", (item, began)
+        return "", None
+
+    # --- Step 4: the outcome is decided ---
+
+    def _succeed(self, item: UnhandledRecord) -> None:
+        self._counts["handled"] += 1
+        self._finish(item)
+
+    def _expire(self, item: UnhandledRecord) -> None:
+        self._counts["expired"] += 1
+        self._skip_or_reject(item, f"older than max_age ({self._settings.max_age:g} s)")
+
+    def _decide_group(self, group: Sequence[UnhandledRecord], old: set[int], errors: dict[int, Exception]) -> None:
+        """Decide about the records of one key in a list."""
+        for index, item in enumerate(group):
+            if id(item) in old:
+                self._expire(item)
+            elif id(item) in errors:
+                # The records behind it are handled again even if they were handled, so that the order of the key holds.
+                self._fail(group[index:], errors[id(item)])
+                return
+            else:
+                self._succeed(item)
+        self._ready.finish(group[0].key_queue)
+
+    def _fail(self, items: Sequence[UnhandledRecord], error: Exception) -> None:
+        """Decide about the records of one key when the first of them failed. The others must be handled after it."""
+        item = items[0]
+        item.attempts += 1
+        # `isinstance` would read `__class__` of the user's error, which may raise another one.
+        self._counts["timeouts"] += issubclass(type(error), TimeoutError)
+        if item.is_dropped:
+            # It was dropped while the handler ran. Other records of its key may be of shards that are still read here.
+            self._handle_again(items)
+        elif item.attempts <= self._settings.retries:
+            if self._positions.drop_failed(item, self._clock.monotonic()):
+                # The next reader waits for this shard, so the remaining retries are left to it.
+                self.finish_dropped()
+                self._log_retry(item, error, "left to the next reader:")
+                self._handle_again(items)
+            else:
+                self._counts["retries"] += 1
+                self._log_retry(item, error, "handled again:")
+                self._handle_later(items, self._retry_policy.delay_seconds(item.attempts - 1))
+        elif self._settings.on_failure is OnBadRecord.FAIL:
+            self._fail_job(item, error)
+        else:
+            self._skip_or_reject(item, f"{counted(item.attempts, 'attempt')}: {describe_error(error)}", error)
+            if len(items) > 1:
+                self._handle_again(items[1:])
+            else:
+                self._ready.finish(item.key_queue)
+                self._wake()
+
+    def _handle_again(self, items: Sequence[UnhandledRecord]) -> None:
+        """Make records of one key ready again. Finish those that were dropped, because their next reader handles them."""
+        kept = [item for item in items if not item.is_dropped]
+        for item in items:
+            if item.is_dropped:
+                self._finish(item)
+        if kept:
+            self._ready.put_back(kept)
+        else:
+            self._ready.finish(items[0].key_queue)
+        self._wake()
+
+    def _handle_later(self, items: Sequence[UnhandledRecord], seconds: float) -> None:
+        def handle_again() -> None:
+            self._retry_timers.discard(timer)
+            self._handle_again(items)
+
+        timer = asyncio.get_running_loop().call_later(seconds, handle_again)
+        self._retry_timers.add(timer)
+
+    def _skip_or_reject(self, item: UnhandledRecord, reason: str, error: Exception | None = None) -> None:
+        is_rejected = self._settings.on_failure is OnBadRecord.DEAD_LETTER
+        key, sequence_number = item.batch.records.shard.key, item.record.sequence_number
+        how = "rejected" if is_rejected else "skipped"
+        self._skipped_log.skipped(str(item), reason, error, key, sequence_number, how=how)
+        if is_rejected:
+            # `_pass_on_results` finishes the record when the job has stored the dead letter. Until then the position stays before it.
+            self._counts["deadLetters"] += 1
+            self._rejected.append((item, reason))
+            self._on_changed(needs_sink_call=True)
+        else:
+            self._counts["skipped"] += 1
+            self._finish(item)
+
+    def _fail_job(self, item: UnhandledRecord, error: Exception) -> None:
+        reason = describe_error(error)
+        message = f"{item} cannot be handled: {reason}"
+        log_user_error(log, error, message, item.batch.records.shard.key, item.record.sequence_number)
+        remedy = "on_failure=SKIP or DEAD_LETTER continues without it (in a file flink.sink.map.on.failure)"
+        attempts = counted(item.attempts, "attempt")
+        self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
+
+    def fail(self, error: BaseException, cause: BaseException | None = None) -> None:
+        """End the job with this error at the next call of the sink. Later errors are ignored."""
+        if self._error is None:
+            error.__cause__ = cause
+            self._error = error
+            self._on_changed(needs_sink_call=True)
+
+    def _log_retry(self, item: UnhandledRecord, error: Exception, how: str) -> None:
+        # The traceback is left out, because it is logged when no attempt is left.
+        key, reason = item.batch.records.shard.key, f"attempt {item.attempts}: {describe_error(error)}"
+        self._retried_log.skipped(str(item), reason, None, key, item.record.sequence_number, how=how)
+
+    # --- Step 5: the record is finished ---
+
+    def _finish(self, item: UnhandledRecord) -> None:
+        """Count a record as handled or dropped. `ReadyRecords.finish` makes the next record of its key ready."""
+        batch = item.batch
+        self._counts["outstanding"] -= 1
+        batch.finish(item.index)
+        if self._context.done is not None and not item.is_dropped:
+            self._context.done(batch.records.shard.key, item.record.sequence_number)
+        if not batch.remaining:
+            self._counts["heldBytes"] -= batch.held_bytes
+            batch.progress.advance()
+            self._on_changed(needs_sink_call=False)
+
+    def _on_changed(self, needs_sink_call: bool) -> None:
+        """Wake the call of the sink that waits, and notify the job.
+
+        `needs_sink_call`: whether the job must call the sink, which rejects records and raises errors only in its calls.
+        """
+        self._changed.set()
+        if self._error is not None:
+            self._is_stopped = True
+        if needs_sink_call:
+            # The checkpoint calls `flush`, even if the job has nothing to write.
+            self._context.request_checkpoint()
+        if self.has_room():
+            self._context.resume_writing()
+
+    # --- The sink waits ---
+
+    async def wait_for_room(self) -> None:
+        """Wait until fewer than `max_bytes` are held. Raises: SinkError if a record has failed the job."""
+        await self._wait_until(self._is_below_limit)
+
+    async def wait_until_handled(self) -> None:
+        """Wait until every record is finished. Raises: SinkError if a record has failed the job."""
+        self._is_draining = True
+        self._wake()
+        try:
+            await self._wait_until(lambda: not self._counts["outstanding"])
+        finally:
+            self._is_draining = False
+
+    async def report(self, *, is_draining: bool) -> None:
+        """Pass rejected records on to the job, without waiting for handlers. Raises: SinkError if a record has failed the job.
+
+        `is_draining`: whether lists wait for no more records from now on.
+        """
+        self._is_draining = is_draining
+        self._wake()
+        await self._pass_on_results()
+
+    async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
+        while True:
+            self._changed.clear()
+            await self._pass_on_results()
+            if is_reached():
+                return
+            await self._changed.wait()
+
+    async def _pass_on_results(self) -> None:
+        """Pass rejected records on to the job, and finish them when the job has taken them. Then raise the error that ends the job."""
+        while items := list(self._rejected):
+            # The next reader of a revoked shard handles the record, and rejects it if it fails there.
+            rejected = [(item.as_batch(), reason) for item, reason in items if not item.batch.progress.is_revoked]
+            await self._context.reject_all(rejected, is_logged=True)
+            for item, _ in items:
+                self._rejected.popleft()
+                self._finish(item)
+        if self._error is not None:
+            raise self._error
+
+    def _is_below_limit(self) -> bool:
+        return self._counts["heldBytes"] < self._settings.max_bytes
+
+    # --- What the job can see ---
+
+    def metrics(self) -> dict[str, int]:
+        """Return the value of each counter in `MAP_SINK_METRICS`."""
+        return dict(self._counts)
+
+    def unfinished(self) -> Unfinished:
+        """Return how many records are not handled, and the call that has run longest."""
+        sentence, call = self._oldest()
+        count, retries = self._counts["outstanding"], len(self._retry_timers)
+        waiting = f"waiting for a retry: {retries}" if retries else ""
+        reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, sentence)))
+        return Unfinished(count, reason, call, len(self._calls))
+
+
+def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
+    """Return the records of each key, in order. A record without a key is alone."""
+    groups: dict[int, list[UnhandledRecord]] = {}
+    for item in items:
+        groups.setdefault(id(item if item.key_queue is None else item.key_queue), []).append(item)
+    return list(groups.values())
+
+
+def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
+    """Return the items whose records, or their values, the handler has returned as failed.
+
+    Raises: SinkError if it has returned anything else.
+    """
+    if returned is None or (isinstance(returned, int) and not returned):  # a handler may also end with `return False`
+        return []
+    by_object: dict[int, list[UnhandledRecord]] = {}
+    for item in items:
+        by_object.setdefault(id(item.record), []).append(item)
+        # Several records may have the same value object, such as 0. Then all of them count as failed.
+        by_object.setdefault(id(item.record.value), []).append(item)
+    try:
+        failed = {id(each) for each in islice(returned, len(items) + 1)}  # it may have no end
+        return [item for each in failed for item in by_object[each]]
+    except (KeyError, TypeError):
+        raise SinkError(
+            f"the handler may return failed records of its list, or nothing; it returned {_shown(returned)}"
+        ) from None
+
+
+def _shown(returned: Any) -> str:
+    try:
+        return f"{returned!r:.200}"
+    except Exception:  # Its __repr__ is the user's code.
+        return f"an object of {type(returned).__name__}"
+
+
+MAP_SINK_METRICS = {
+    "outstanding": (MetricType.GAUGE, "records", "written and not handled yet"),
+    "heldBytes": (MetricType.GAUGE, "bytes", "of the outstanding records"),
+    "handled": (MetricType.COUNTER, "records", "handled"),
+    "retries": (MetricType.COUNTER, "records", "handled again after a failure"),
+    "timeouts": (MetricType.COUNTER, "calls", "of the handler that took too long"),
+    "expired": (MetricType.COUNTER, "records", "not handled within their time"),
+    "skipped": (MetricType.COUNTER, "records", "that could not be handled, and were skipped"),
+    "deadLetters": (MetricType.COUNTER, "records", "that could not be handled, and went to the dead-letter sink"),
+}
+"""Type, unit and meaning of each counter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSettings:
+    """The arguments of `MapSink`, which describes them. Times are in seconds, `max_bytes` is in bytes.
+
+    Raises: ConfigurationError if a value is invalid. It names the argument, its value and the valid values.
+    """
+
+    concurrency: int = of_property(MAP_CONCURRENCY)
+    ordering: Ordering = of_property(MAP_ORDERING, kind=Ordering)
+    batch_size: int = of_property(MAP_BATCH_SIZE)
+    batch_wait: float = of_property(MAP_BATCH_WAIT, 1000)
+    retries: int = of_property(MAP_RETRIES)
+    timeout: float | None = of_property(MAP_TIMEOUT, 1000)
+    max_age: float | None = of_property(MAP_MAX_AGE, 1000)
+    on_failure: OnBadRecord = of_property(MAP_ON_FAILURE, kind=OnBadRecord)
+    max_bytes: int = of_property(MAP_MAX_BYTES)
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 1), ("batch_size", 1), ("retries", 0), ("max_bytes", 1)):
+            value = getattr(self, name)
+            if not _is_number(value, int) or value < least:
+                raise ConfigurationError(name, value, f"an integer, at least {least}")
+        for name in ("timeout", "max_age"):
+            value = getattr(self, name)
+            if value is not None and (not _is_number(value, int | float) or value <= 0):
+                raise ConfigurationError(name, value, "seconds above 0, or None")
+        if not _is_number(self.batch_wait, int | float) or self.batch_wait < 0:
+            raise ConfigurationError("batch_wait", self.batch_wait, "seconds, at least 0")
+
+
+def enum_member(name: str, value: object, kind: type[E]) -> E:
+    """Return the member of an enum by its name.
+
+    Raises: ConfigurationError if there is no such member. It names the argument, its value and the valid values.
+    """
+    try:
+        return value if isinstance(value, kind) else kind(value)
+    except ValueError:
+        raise ConfigurationError(name, value, ", ".join(each.value for each in kind)) from None
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)  # True is an int in Python
